@@ -390,9 +390,9 @@ class TestBadInput:
         said = self.refused(
             two_waves, "data.columns=a,b", "data.known=b", out=tmp_path / "m", kind=UsageError
         )
-        assert "column 'b' is asked for twice" in said
+        assert "column 'b' is requested twice" in said
         said = self.refused(two_waves, "data.rows=401", out=tmp_path / "m")
-        assert "400 rows, where data.rows asks for 401" in said
+        assert "400 rows, but data.rows is 401" in said
 
     def test_a_calendar_needs_dates(self, tmp_path):
         path = write(tmp_path / "series.csv", {"x": wave(100)}, [str(i) for i in range(100)])
@@ -411,7 +411,7 @@ class TestBadInput:
             if recipe == "gru-forecast"
             else [*SMALL[4:7], "train.steps=3"]
         )
-        with pytest.warns(SeqlabWarning, match="column 'x' never changes"):
+        with pytest.warns(SeqlabWarning, match="column 'x' is constant"):
             model = lab.train(
                 "forecast", path, recipe=recipe, settings=settings, out=tmp_path / "m"
             ).model

@@ -250,7 +250,7 @@ class TestTheSplit:
 
     def test_one_example_cannot_be_split(self, tmp_path):
         (tmp_path / "p.tsv").write_text("abc\tcba\n")
-        with pytest.warns(SeqlabWarning, match="too little to hold anything out"):
+        with pytest.warns(SeqlabWarning, match="too few examples to hold any out"):
             train_small(tmp_path / "p.tsv", settings=CHARACTERS, out=tmp_path / "m")
 
 

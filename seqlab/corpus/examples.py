@@ -1,4 +1,4 @@
-"""Examples, one after another, prepared for training: read, split, encoded, stored, and batched by length."""
+"""Prepare a file of examples for training: read, split, encode, store, and batch them by length."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -26,13 +26,13 @@ from seqlab.training.gradient import Batches
 
 BLOCK = 2000  # examples, or lines of a stream, that are encoded at once
 HELD_OUT = "held-out.jsonl"  # the validation examples as text, for scores that need decoding
-Part = Callable[[], Iterator[Example]]  # examples, to be read as often as needed
-Reader = Callable[[Files], Iterator[Example]]  # the examples in some files
+Part = Callable[[], Iterator[Example]]  # each call reads the examples again
+Reader = Callable[[Files], Iterator[Example]]
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """What training needs of the data."""
+    """The prepared data: codec, training batches, validation batches, and sizes."""
 
     codec: Codec
     train: Batches
@@ -74,7 +74,8 @@ def prepare_examples(
 ) -> Codec:
     """Learn the codec from the training part and store the rows of both parts in `folder`.
 
-    `valid` names the held-out files; without any, a part of `files` is held out. What an `old` model knows is kept.
+    `valid` are the held-out files; without any, a part of `files` is held out. Vocabularies and scales of an `old`
+    model are kept.
     """
     sides = (files, valid) if valid else (files,)
     if reads is PictureSource:
@@ -99,7 +100,7 @@ def prepare_examples(
 
 
 def open_examples(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
-    """What `prepare_examples` has stored, as batches."""
+    """Open the stores of `prepare_examples` as batches."""
     settings = recipe.train
     stores = {
         path.stem: TokenStore.open(path.with_suffix("")) for path in sorted(folder.glob("*.json"))
@@ -121,7 +122,7 @@ def open_examples(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
 
 
 def store_sizes(stores: dict[str, TokenStore]) -> dict[str, int]:
-    """Rows and tokens of each store."""
+    """Return the numbers of rows and tokens of each store."""
     sizes: dict[str, int] = {}
     for name, store in stores.items():
         sizes |= {f"{name}_rows": len(store), f"{name}_tokens": store.num_tokens}
@@ -135,7 +136,7 @@ def _storable(source: object) -> object:
 
 
 def held_out(folder: Path) -> Iterator[Example]:
-    """The validation examples again, as they were in the user's files."""
+    """Read the stored validation examples, as they were in the user's files."""
     pictures = TokenStore.open(folder / STORE) if (folder / f"{STORE}.json").exists() else None
     with (folder / HELD_OUT).open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
@@ -144,7 +145,7 @@ def held_out(folder: Path) -> Iterator[Example]:
             except ValueError:
                 raise DataError(
                     f"{folder / HELD_OUT}:{number}: not a held-out example: {shorten(line)}",
-                    hint="the file was changed or cut; give a file to evaluate on, or train again.",
+                    hint="the file was changed or cut short; give a file to evaluate on, or train again.",
                 ) from None
             if pictures is not None:
                 picture = Picture(source["name"], pictures[source["place"]], source["place"])
@@ -165,15 +166,15 @@ def _side(stored: str | list[str] | list[list[float]]) -> str | tuple[str, ...] 
 
 
 def _warn_of_labels(codec: Codec, validation: Part) -> None:
-    """Say what validation cannot show: a label that training saw once, and one that is not held out at all."""
+    """Warn of labels with one training example, and of labels without a validation example."""
     if not isinstance(codec.target, LabelTarget):
         return
     labels = codec.target.labels
     once = [name for name, count in zip(labels.names, labels.counts, strict=True) if count == 1]
     if once:
         warn(f"seen only once in training, hardly to be learnt: the label{_named(once)}")
-    there = {label for example in validation() for label in labels_of(example)}
-    missing = [name for name in labels.names if name not in there]
+    present = {label for example in validation() for label in labels_of(example)}
+    missing = [name for name in labels.names if name not in present]
     if missing:
         warn(f"missing from validation, so that no score tells of it: the label{_named(missing)}")
 
@@ -186,7 +187,7 @@ def _named(labels: list[str]) -> str:
 
 
 def example_key(example: Example, *, seed: int) -> int:
-    """What decides the side an example falls on: its source, or its text where that is all there is."""
+    """Return the key that decides whether an example is held out: a hash of its source, or of its text without one."""
     source = example.source.name if isinstance(example.source, Picture) else example.source
     return source_key(
         source if isinstance(source, np.ndarray) else source or example.target, seed=seed
@@ -196,9 +197,10 @@ def example_key(example: Example, *, seed: int) -> int:
 def _two_parts(
     recipe: Recipe, everything: Part, paths: Files, *, by_label: bool
 ) -> tuple[Part, Part]:
-    """The training part and the held-out part, each to be read as often as needed; with `by_label`, stratified."""
-    seed, data = recipe.train.seed, recipe.data
-    labels: dict[str, int] = {}  # numbered as they come
+    """Split examples into the training part and the held-out part; with `by_label`, stratified."""
+    seed = recipe.train.seed
+    data = recipe.data
+    labels: dict[str, int] = {}  # in the order of the file
 
     def key(example: Example) -> int:
         return example_key(example, seed=seed)
@@ -221,12 +223,12 @@ def _two_parts(
     names = ", ".join(map(display_name, paths))
     if not held and data.fold > 1:
         raise DataError(
-            f"{names}: too little for a part {data.fold} to hold out", hint="leave out data.fold."
+            f"{names}: too few examples for fold {data.fold}", hint="leave out data.fold."
         )
     if not held:
         warn(
-            f"{names}: too little to hold anything out; validation is on the training "
-            "data and says nothing about other data (--valid FILE gives it some)"
+            f"{names}: too few examples to hold any out; validation uses the training data, so its scores are too good "
+            "(--valid FILE gives other data)"
         )
         return everything, everything
     return (
@@ -238,7 +240,7 @@ def _two_parts(
 def _write_part(
     recipe: Recipe, codec: Codec, examples: Iterator[Example], folder: Path, part: str
 ) -> None:
-    """One part's rows in stores side by side, a block of examples at a time: memory does not grow with the file."""
+    """Store the rows of one part, a block of examples at a time, so that memory does not grow with the file."""
     columns = [
         codec.source.column(folder / f"{part}_source"),
         codec.target.column(folder / f"{part}_target"),
@@ -250,7 +252,7 @@ def _write_part(
 def _encoded(
     codec: Codec, examples: Iterator[Example]
 ) -> Iterator[tuple[Example, tuple[Row, Row]]]:
-    """Each example with its rows; a picture's is its place in the store, where each lies once."""
+    """Yield each example with its rows; the row of a picture is its index in the store of pictures."""
     while block := list(islice(examples, BLOCK)):
         if isinstance(codec.source, PictureSource):
             rows = codec.with_targets(block, [[e.source.place] for e in block])
@@ -262,11 +264,12 @@ def _encoded(
 def _limited(
     data: DataConfig, target: Target, encoded: Iterable[tuple[Example, tuple[Row, Row]]], part: str
 ) -> Iterator[tuple[Row, Row]]:
-    """The rows that fit data.max_source and data.max_target; in the end a warning of those that did not.
+    """Yield the rows within data.max_source and data.max_target; cut, split, skip or refuse others (data.too_long).
 
-    If none did, there is nothing to train on.
+    Warn of rows that were cut or skipped; refuse a part of which no row is left.
     """
-    too_long, kept = list[str](), 0
+    too_long: list[str] = []
+    kept = 0
     for example, (source, written) in encoded:
         rows: Iterable[tuple[Row, Row]] = [(source, written)]
         if len(source) > data.max_source or len(written) > target.longest(data.max_target):
@@ -292,16 +295,17 @@ def _limited(
             hint="raise data.max_source and data.max_target, or set data.too_long to 'cut'.",
         )
     if too_long:
-        done = "cut" if data.too_long == "cut" else "skipped"
+        action = "cut" if data.too_long == "cut" else "skipped"
         warn(
             f"{too_long[0]}: longer than data.max_source or data.max_target; {len(too_long)} "
-            f"example{'s' if len(too_long) > 1 else ''} of the {part} part {done}"
+            f"example{'s' if len(too_long) > 1 else ''} of the {part} part {action}"
         )
 
 
 def _split(data: DataConfig, source: Row, target: Ids) -> Iterator[tuple[Row, Row]]:
-    """A long line as several, none longer than allowed; each piece of a target has its own beginning and end."""
-    inner, most = target[1:-1], data.max_target
+    """Split a long row into several within the limits; each piece of a target has its own SOS and EOS."""
+    inner = target[1:-1]
+    most = data.max_target
     for start in range(0, len(source), data.max_source):
         yield source[start : start + data.max_source], target
     for start in range(0, len(inner), most):

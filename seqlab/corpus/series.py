@@ -1,4 +1,4 @@
-"""The user's table of numbers, prepared for forecasting: brought to one scale, stored, and cut into parts by time."""
+"""Prepare a time series for forecasting: scale it, store it, and split it into parts by time."""
 
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from seqlab.recipe import Recipe
 
 STORE = "series.npy"
 PARTS = ("train", "validation", "test")
-MANY = 10  # series, of which one may be left out without a word from the user
+MANY = 10  # series, of which some may be left out with a warning
 
 
 def prepare_series(
@@ -30,19 +30,20 @@ def prepare_series(
     if len(paths) != 1 or valid:
         raise UsageError(
             "a forecaster learns from one file, and is validated on the last part of it",
-            hint="give one file; data.validation and data.test say how much of it is held out.",
+            hint="give one file; data.validation and data.test are the shares that are held out.",
         )
     series = read_table(recipe, paths[0])
     bounds = _bounds(recipe, len(series), series.where)
-    series = _begun(recipe, series, bounds["train"][1])
+    series = _drop_late_series(recipe, series, bounds["train"][1])
     source = _learn(recipe, series, bounds["train"][1])
     np.save(folder / STORE, source.table(series))
     return Codec(source, Nothing())
 
 
 def open_series(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
-    """What `prepare_series` has stored, as batches of windows."""
-    parts, budget = open_windows(recipe, series_of(codec), folder), recipe.train.batch_tokens
+    """Open the store of `prepare_series` as batches of windows."""
+    parts = open_windows(recipe, series_of(codec), folder)
+    budget = recipe.train.batch_tokens
     validation = parts["validation"]
     most = max(1, recipe.data.max_validation // validation.num_variables)
     return Corpus(
@@ -54,31 +55,31 @@ def open_series(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
 
 
 def read_table(recipe: Recipe, path: str) -> Series:
-    """The columns that a recipe asks for, first those to be forecast, then those that are known."""
+    """Read the columns of a recipe: first those to be forecast, then those known in advance."""
     data = recipe.data
-    in_advance = _names(data.known)
+    known = _names(data.known)
     columns = _names(data.columns)
     read = partial(read_series, path, time=data.time, ids=data.id, encoding=data.encoding)
-    if in_advance and not columns:
-        in_advance = list(read(columns=in_advance).columns)  # a number becomes a name
-        columns = [name for name in read().columns if name not in in_advance]
-    series = read(columns=[*columns, *in_advance])
+    if known and not columns:
+        known = list(read(columns=known).columns)  # replaces numbers by names
+        columns = [name for name in read().columns if name not in known]
+    series = read(columns=[*columns, *known])
     repeated = [name for name in series.columns if series.columns.count(name) > 1]
     if repeated:
         raise UsageError(
-            f"column '{repeated[0]}' is asked for twice",
-            hint="data.columns and data.known share no column.",
+            f"column '{repeated[0]}' is requested twice",
+            hint="a column belongs in data.columns or in data.known, once.",
         )
     if data.rows is not None and data.rows > len(series):
         raise DataError(
-            f"{series.where}: {len(series):,} rows, where data.rows asks for {data.rows:,}",
+            f"{series.where}: {len(series):,} rows, but data.rows is {data.rows:,}",
             hint="lower data.rows.",
         )
     return replace(series, times=series.times[: data.rows], values=series.values[: data.rows])
 
 
 def open_windows(recipe: Recipe, source: SeriesSource, folder: Path) -> dict[str, Windows]:
-    """The windows of each part of a stored series; those held out look back into what comes before them."""
+    """Return the windows of each part of a stored series; those held out look back into earlier parts."""
     path = folder / STORE
     try:
         table = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -97,9 +98,9 @@ def open_windows(recipe: Recipe, source: SeriesSource, folder: Path) -> dict[str
 def windows_over(
     recipe: Recipe, source: SeriesSource, table: Float[np.ndarray, "T F"], *, begin: int, end: int
 ) -> Windows:
-    """The windows of a table whose horizon lies between two of its rows.
+    """Return the windows of a table whose horizon is within rows `begin` to `end`.
 
-    A network reads whole windows; exponential smoothing reads a long history, or what there is of it.
+    A network reads whole windows; exponential smoothing reads a long history, or as much of it as there is.
     """
     look_back, horizon = recipe.forecast.look_back, recipe.forecast.horizon
     least = look_back
@@ -119,7 +120,7 @@ def windows_over(
 
 
 def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int]]:
-    """From which row to which each part goes; each must have room for what it is to show."""
+    """Return the first and the last row of each part; refuse a part that is too short for a window."""
     data, forecast = recipe.data, recipe.forecast
     test, validation = round(length * data.test), round(length * data.validation)
     ends = (length - test - validation, length - test, length)
@@ -140,8 +141,8 @@ def _bounds(recipe: Recipe, length: int, where: str) -> dict[str, tuple[int, int
     return bounds
 
 
-def _begun(recipe: Recipe, series: Series, end: int) -> Series:
-    """Of many series those that have begun in the training part; where most have not, nothing can be learnt."""
+def _drop_late_series(recipe: Recipe, series: Series, end: int) -> Series:
+    """If there are many series, drop the few that have no observation in the training part."""
     count = len(series.columns) - len(_names(recipe.data.known))
     late = np.flatnonzero(np.isnan(series.values[:end, :count]).all(axis=0))
     if not late.size or count < MANY or 2 * late.size > count:
@@ -165,7 +166,7 @@ def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
         if np.isnan(train[:, place]).all():
             raise DataError(
                 f"{series.where}: column '{name}' has no observation in the training part (the first {end:,} rows)",
-                hint="leave it out: data.columns names those to read.",
+                hint="leave it out: data.columns names the columns to read.",
             )
     with np.errstate(over="ignore"):
         mean, deviation = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
@@ -177,7 +178,7 @@ def _learn(recipe: Recipe, series: Series, end: int) -> SeriesSource:
             )
         if deviation[place] <= 1e-9 * max(1e-300, float(np.abs(mean[place]))):
             warn(
-                f"{series.where}: column '{name}' never changes in the training part: there is nothing to learn"
+                f"{series.where}: column '{name}' is constant in the training part: there is nothing to learn"
             )
             deviation[place] = 1.0
     season = recipe.forecast.season or usual_season(series.times)

@@ -1,4 +1,4 @@
-"""One endless text, prepared for training a language model: encoded, stored, and cut into parallel streams."""
+"""Prepare a text for training a language model: encode it, store it, and cut it into parallel streams."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from seqlab.recipe import Recipe, StackConfig
 from seqlab.text import Tokenizer
 
 STREAM_ROWS_OF_VALIDATION = 100  # tokens of a stream that count as one held-out example
-HELD_OUT_CHARACTERS = 250  # of a text, for each held-out example: a gigabyte needs no hundred megabytes to be scored on
+HELD_OUT_CHARACTERS = 250  # of a text, at most, for each of data.max_validation examples
 
 
 def prepare_stream(
@@ -48,7 +48,7 @@ def prepare_stream(
 
 
 def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
-    """What `prepare_stream` has stored, as batches."""
+    """Open the stores of `prepare_stream` as batches."""
     settings = recipe.train
     stores = {
         name: TokenStore.open(folder / name) for name in ("train_stream", "validation_stream")
@@ -67,26 +67,26 @@ def open_stream(recipe: Recipe, codec: Codec, folder: Path) -> Corpus:
 
 
 def read_tokens(tokenizer: Tokenizer, files: Files, encoding: str | None = None) -> np.ndarray:
-    """The ids of a text in files."""
+    """Return the ids of the text in files."""
     text = _Text(files, 0, None, encoding)
     return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in _encoded(tokenizer, text)])
 
 
 def carries_state(recipe: Recipe) -> bool:
-    """Whether a batch of a stream goes on where the last one ended: what has a state can, at no cost."""
+    """Whether a batch of a stream continues the state of the one before, as recurrent and classical models do."""
     return isinstance(recipe.model.decoder, StackConfig) or bool(recipe.model.classical)
 
 
 def stream_in_order(recipe: Recipe, tokens: np.ndarray) -> Iterator[Batch]:
-    """A text for evaluation, every token but the first predicted once: in one long stream, or in chunks as trained."""
-    if carries_state(recipe):  # a thousand steps cost no more memory than a batch of training
+    """Yield batches that predict every token but the first once: one long stream, or chunks as in training."""
+    if carries_state(recipe):  # a thousand steps need no more memory than a training batch
         return in_chunks(tokens, steps=1000, rows=1)
     return in_chunks(tokens, steps=recipe.train.bptt, rows=recipe.train.batch_rows)
 
 
 @dataclass(frozen=True)
 class _Text:
-    """A text from one character to another, a block of lines at a time."""
+    """The text of files from one character to another, read a block of lines at a time."""
 
     paths: Files
     start: int
@@ -94,12 +94,12 @@ class _Text:
     encoding: str | None = None
 
     def blocks(self) -> Iterator[str]:
-        place = 0
+        offset = 0
         text = read_text(self.paths, self.encoding)
         while block := "".join(islice(text, BLOCK)):
-            stop = len(block) if self.stop is None else self.stop - place
-            piece = block[max(0, self.start - place) : max(0, stop)]
-            place += len(block)
+            stop = len(block) if self.stop is None else self.stop - offset
+            piece = block[max(0, self.start - offset) : max(0, stop)]
+            offset += len(block)
             if piece:
                 yield piece
 

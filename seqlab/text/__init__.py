@@ -1,13 +1,13 @@
 """Strings <-> ids: five kinds of tokenizer with the same special ids, their normalisation, and label names.
 
-What every tokenizer is to the rest of the package: text in, ids out, and back.
+The interface of all tokenizers:
 
-vocabulary            the piece of each id, 0 to len - 1; the first are the special ones, in every kind
-learn                 a vocabulary of at most `size` ids, the special ones included, of what was seen `min_count` times
-to_json, from_json    all that is stored, as plain JSON; and the tokenizer again, or a BundleError
-encode, encode_all    the ids of normalised text; no special token is added, and none is read out of the text
-decode                the text again: PAD, SOS and EOS are left out; UNK, SEP and MASK are shown by name
-pieces                one readable string per id, for pictures
+vocabulary            the piece of each id, 0 to len - 1; the special tokens come first in every kind
+learn                 a vocabulary of at most `size` ids with the special ones, of pieces seen `min_count` times
+to_json, from_json    the tokenizer as plain JSON, and back; invalid JSON is a BundleError
+encode, encode_all    the ids of normalised text; no special token is added, and none is recognised in the text
+decode                the text of ids: PAD, SOS and EOS are left out; UNK, SEP and MASK are shown by name
+pieces                one readable string per id, for figures
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from seqlab.text.vocabulary import (
     SPECIALS,
     UNK,
     Normaliser,
-    odd,
+    malformed,
     visible,
 )
 from seqlab.text.wordpiece import WordPieceTokenizer
@@ -39,26 +39,28 @@ KINDS: dict[str, type[Tokenizer]] = {kind.kind: kind for kind in get_args(Tokeni
 def learn(
     kind: str, texts: Iterable[str], *, normaliser: Normaliser, size: int = 8000, min_count: int = 1
 ) -> Tokenizer:
-    """A tokenizer of this kind for texts like these; `size` counts the special tokens too."""
+    """Learn a tokenizer of this kind from texts; `size` includes the special tokens."""
     if kind not in KINDS:
         raise UsageError(
-            f"there is no kind of tokenizer called {shorten(kind)}", hint=nearest(kind, KINDS)
+            f"there is no kind of tokenizer named {shorten(kind)}", hint=nearest(kind, KINDS)
         )
     return KINDS[kind].learn(texts, normaliser=normaliser, size=size, min_count=min_count)
 
 
 def from_json(data: object) -> Tokenizer:
-    """The tokenizer that `to_json` described."""
+    """Read a tokenizer from the JSON of `to_json`."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if not isinstance(kind, str):
-        raise odd("a tokenizer must be an object with named parts, one of them its 'kind'")
+        raise malformed("a tokenizer must be an object with named parts, one of them its 'kind'")
     if kind not in KINDS:
-        raise odd(f"there is no kind of tokenizer called {shorten(kind)}; {nearest(kind, KINDS)}")
+        raise malformed(
+            f"there is no kind of tokenizer named {shorten(kind)}; {nearest(kind, KINDS)}"
+        )
     return KINDS[kind].from_json(data)
 
 
 def vocabulary_text(tokenizer: Tokenizer) -> str:
-    """The vocabulary for people: a line per id, with what it stands for after a tab, spaces made visible."""
+    """Return the vocabulary as readable text: a line per id, with its piece after a tab, spaces made visible."""
     return "".join(
         f"{index}\t{visible(piece)}\n" for index, piece in enumerate(tokenizer.vocabulary)
     )

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from seqlab.errors import shorten
 from seqlab.text import vocabulary as vocabularies
-from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, odd
+from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, malformed
 
 
 @final
@@ -46,7 +46,7 @@ class CharacterTokenizer:
         vocabulary = vocabularies.from_stored(stored["vocabulary"])
         for piece in vocabulary[len(SPECIALS) :]:
             if len(piece) != 1:
-                raise odd(
+                raise malformed(
                     f"the vocabulary of characters has a piece that is not one character: {shorten(piece)}"
                 )
         return cls(vocabulary, normaliser)
@@ -54,7 +54,7 @@ class CharacterTokenizer:
 
 @final
 class ByteTokenizer:
-    """One id per byte, after the special ones. A sequence that is no UTF-8 decodes with U+FFFD in its place."""
+    """One id per byte, after the special ones. Bytes that are not UTF-8 decode as U+FFFD."""
 
     kind = "bytes"
     encode_all = vocabularies.encode_all
@@ -72,7 +72,7 @@ class ByteTokenizer:
     def learn(
         cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int
     ) -> "ByteTokenizer":
-        """Reads no text: there are 256 bytes, whatever their counts."""
+        """Return the tokenizer without reading the texts: its vocabulary is the 256 bytes."""
         return cls(normaliser)
 
     def encode(self, text: str) -> list[int]:

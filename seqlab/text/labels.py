@@ -1,4 +1,4 @@
-"""The names that a classifier or a tagger chooses from."""
+"""The labels of a classifier or a tagger."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,25 +6,25 @@ from functools import cached_property
 from typing import Any
 
 from seqlab.errors import DataError
-from seqlab.text.vocabulary import odd, parts, strings
+from seqlab.text.vocabulary import malformed, parts, strings
 
 UNSEEN = -1
-"""The id of a label that training never saw: it equals no prediction, so it counts as wrong."""
+"""The id of a label that is not in the training data: it equals no prediction, so it counts as wrong."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Label names, and how often training saw each; an id is a place in this list."""
+    """Label names and their counts in the training data; an id is an index of this list."""
 
     names: tuple[str, ...]
     counts: tuple[int, ...]
 
     @classmethod
     def from_counts(cls, counts: Counter[str]) -> "Labels":
-        """By name, so that the ids do not depend on the order of the file."""
+        """Sort labels by name, so that the ids do not depend on the order of the file."""
         if not counts:
             raise DataError(
-                "there are no labels to learn", hint="look whether the file has a column of labels."
+                "there are no labels to learn", hint="check that the file has a column of labels."
             )
         names = tuple(sorted(counts))
         return cls(names, tuple(counts[name] for name in names))
@@ -37,7 +37,7 @@ class Labels:
 
     @property
     def majority(self) -> str:
-        """The most frequent label, the baseline of every classifier; the first by name where two are."""
+        """The most frequent label, the baseline of every classifier; of equal ones the first by name."""
         return self.names[self.counts.index(max(self.counts))]
 
     @cached_property
@@ -52,7 +52,7 @@ class Labels:
         stored = parts(data, "the list of labels", {"names": list, "counts": list})
         names, counts = strings(stored["names"], "the labels"), stored["counts"]
         if not names or len(names) != len(counts):
-            raise odd(f"the list of labels has {len(names)} names and {len(counts)} counts")
+            raise malformed(f"the list of labels has {len(names)} names and {len(counts)} counts")
         if not all(type(count) is int and count >= 0 for count in counts):
-            raise odd("the counts of labels must be whole numbers, none below 0")
+            raise malformed("the counts of labels must be whole numbers, none below 0")
         return cls(tuple(names), tuple(counts))

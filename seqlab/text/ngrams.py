@@ -1,8 +1,8 @@
-"""Text as a bag of word n-grams and character n-grams: what a linear model or a nearest neighbour compares texts by.
+"""Text as a bag of word n-grams and character n-grams, the features of linear models and nearest neighbours.
 
-Words are runs of letters and digits; other symbols stand alone, and so do letters of scripts without blanks. N-grams of
-characters stay within what blanks separate, and a blank marks where that begins and ends. An n-gram is found by a
-64-bit hash of its characters, so that all n-grams of many texts are computed at once.
+Words are runs of letters and digits; other symbols are words of their own, and so are letters of scripts without
+spaces. N-grams of characters do not cross spaces, but may begin or end with one. An n-gram is identified by a 64-bit
+hash of its characters, so that all n-grams of many texts are computed at once.
 """
 
 import unicodedata
@@ -23,22 +23,22 @@ Places = Int[np.ndarray, " _"]
 
 
 class _Ngrams(NamedTuple):
-    """N-grams of a block of texts: the hash of each, the text it is in, and where its characters are."""
+    """N-grams of a block of texts: the hash of each, its text, and the positions of its characters."""
 
     hashes: Hashes
     rows: Places
     starts: Places
     ends: Places
-    middles: Places  # where the second of two words begins; 0 for a single word or for characters
+    middles: Places  # the start of the second of two words; 0 for a single word or for characters
 
 
 @final
 class NgramVocabulary:
-    """The n-grams that are features, those of words first; a text becomes the id and the count of each it contains."""
+    """The n-grams that are features, words first; a text is encoded as the ids and counts of those it contains."""
 
     def __init__(self, words: list[str], characters: list[str], normaliser: Normaliser) -> None:
         self.words, self.characters, self.normaliser = words, characters, normaliser
-        both = np.concatenate([_word_hashes(words), _hashes(characters) * _ODD[3]])
+        both = np.concatenate([_word_hashes(words), _hashes(characters) * _MULTIPLIERS[3]])
         self._ids = np.argsort(both)
         self._sorted = both[self._ids]
 
@@ -51,7 +51,7 @@ class NgramVocabulary:
         size: int,
         min_count: int,
     ) -> "NgramVocabulary":
-        """The n-grams that `min_count` texts share, the `size` most frequent; `texts` are read twice."""
+        """Learn the `size` most frequent n-grams that occur in at least `min_count` texts; `texts` are read twice."""
         counted = [_shared(_ngrams(block)) for block in _blocks(texts(), normaliser)]
         hashes, counts = (
             (np.concatenate(each) for each in zip(*counted, strict=True)) if counted else _NOTHING
@@ -67,13 +67,13 @@ class NgramVocabulary:
         words, characters = (sorted(name.values()) for name in names)
         if not words and not characters:
             raise DataError(
-                f"no two texts have a word or a letter in common, of which {min_count} are needed",
-                hint="look whether the right column is read as the text; `seqlab data FILE` shows it.",
+                f"no word or letter occurs in {min_count} texts, which is needed for a feature",
+                hint="check that the right column is read as the text; `seqlab data FILE` shows it.",
             )
         return cls(words, characters, normaliser)
 
     def encode_all(self, texts: Sequence[str]) -> list[Int[np.ndarray, "_ 2"]]:
-        """The ids of the n-grams in each text, in order, each with how often it occurs."""
+        """Return the ids of the n-grams in each text, in order, each with its count."""
         bags: list[np.ndarray] = []
         for block in _blocks(texts, self.normaliser):
             bag = [np.zeros(0, dtype=np.int64)]
@@ -89,7 +89,7 @@ class NgramVocabulary:
         return bags
 
     def name(self, feature: int) -> str:
-        """An n-gram for people: words as they are, characters in quotes."""
+        """Return a readable n-gram: words as they are, characters in quotes."""
         if feature < len(self.words):
             return self.words[feature]
         return f"“{self.characters[feature - len(self.words)].replace(' ', '␣')}”"
@@ -117,7 +117,7 @@ class NgramVocabulary:
         return cls(words, characters, Normaliser.from_json(stored["normaliser"]))
 
 
-_ODD = np.array(
+_MULTIPLIERS = np.array(
     [0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93],
     dtype=np.uint64,
 )
@@ -125,14 +125,14 @@ _NOTHING = (np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
 
 
 def _blocks(texts: Iterable[str], normaliser: Normaliser) -> Iterable[list[str]]:
-    """Normalised texts with single blanks, a block at a time."""
-    left = iter(texts)
-    while block := list(islice(left, BLOCK)):
+    """Normalise texts and their spaces, a block at a time."""
+    remaining = iter(texts)
+    while block := list(islice(remaining, BLOCK)):
         yield [f" {' '.join(normaliser(text).split())} " for text in block]
 
 
 def _ngrams(texts: list[str]) -> tuple[_Ngrams, _Ngrams]:
-    """All n-grams of words and all of characters."""
+    """Return all n-grams of words, and all of characters."""
     codes = _codes("".join(texts))
     rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     return _of_words(codes, rows), _of_characters(codes, rows)
@@ -153,13 +153,15 @@ def _of_characters(codes: Places, rows: Places) -> _Ngrams:
         starts = np.flatnonzero(inside)
         nowhere = np.zeros_like(starts)
         of_length.append(
-            _Ngrams(hashes[starts] * _ODD[3], rows[starts], starts, starts + length, nowhere)
+            _Ngrams(
+                hashes[starts] * _MULTIPLIERS[3], rows[starts], starts, starts + length, nowhere
+            )
         )
     return _Ngrams(*(np.concatenate(each) for each in zip(*of_length, strict=True)))
 
 
 def _of_words(codes: Places, rows: Places) -> _Ngrams:
-    """Single words, then pairs of neighbours."""
+    """Return single words, then pairs of neighbours."""
     letter, blank = _is_letter(codes), codes == ord(" ")
     before, after = np.append(False, letter[:-1]), np.append(letter[1:], False)
     letter |= np.isin(codes, _APOSTROPHES) & before & after
@@ -173,7 +175,7 @@ def _of_words(codes: Places, rows: Places) -> _Ngrams:
     pairs = np.flatnonzero(rows[1:] == rows[:-1])
     both = _paired(hashes[pairs], hashes[pairs + 1])
     return _Ngrams(
-        np.concatenate([hashes * _ODD[1], both]),
+        np.concatenate([hashes * _MULTIPLIERS[1], both]),
         np.concatenate([rows, rows[pairs]]),
         np.concatenate([starts, starts[pairs]]),
         np.concatenate([ends, ends[pairs + 1]]),
@@ -182,7 +184,7 @@ def _of_words(codes: Places, rows: Places) -> _Ngrams:
 
 
 def _shared(both: tuple[_Ngrams, _Ngrams]) -> tuple[Hashes, Places]:
-    """Each n-gram of a block, and in how many of its texts it occurs."""
+    """Return each n-gram of a block, and the number of texts in which it occurs."""
     hashes, rows = (
         np.concatenate([getattr(each, name) for each in both]) for name in ("hashes", "rows")
     )
@@ -193,43 +195,44 @@ def _shared(both: tuple[_Ngrams, _Ngrams]) -> tuple[Hashes, Places]:
 
 
 def _name(ngrams: _Ngrams, block: list[str], features: Hashes, names: dict[int, str]) -> None:
-    """Note how the n-grams are spelt that are features and have no name yet."""
+    """Add the texts of those n-grams that are features and have no name yet."""
     hashes, where = np.unique(ngrams.hashes, return_index=True)
     text = "".join(block)
     for place in where[np.isin(hashes, features)].tolist():
-        start, middle, end = (
-            int(ngrams.starts[place]),
-            int(ngrams.middles[place]),
-            int(ngrams.ends[place]),
-        )
+        start = int(ngrams.starts[place])
+        middle = int(ngrams.middles[place])
+        end = int(ngrams.ends[place])
         key = int(ngrams.hashes[place])
-        if key not in names:
-            names[key] = (
-                f"{text[start:middle].strip()} {text[middle:end]}" if middle else text[start:end]
-            )
+        if key in names:
+            continue
+        names[key] = text[start:end]
+        if middle:
+            names[key] = f"{text[start:middle].strip()} {text[middle:end]}"
 
 
 def _word_hashes(words: list[str]) -> Hashes:
-    """The hashes of words and of pairs of words, which a blank separates."""
+    """Return the hashes of words, and of pairs of words separated by a space."""
     if not words:
         return _NOTHING[0]
-    cut = [word.partition(" ") for word in words]
-    one, other = _hashes([first for first, _, _ in cut]), _hashes([last for _, _, last in cut])
-    single = np.array([not last for _, _, last in cut])
-    return np.where(single, one * _ODD[1], _paired(one, other))
+    parts_of_words = [word.partition(" ") for word in words]
+    first = _hashes([first for first, _, _ in parts_of_words])
+    second = _hashes([second for _, _, second in parts_of_words])
+    is_single = np.array([not second for _, _, second in parts_of_words])
+    return np.where(is_single, first * _MULTIPLIERS[1], _paired(first, second))
 
 
-def _paired(one: Hashes, other: Hashes) -> Hashes:
-    return (one * _ODD[0] ^ (one >> np.uint64(29))) + other * _ODD[2]
+def _paired(first: Hashes, second: Hashes) -> Hashes:
+    return (first * _MULTIPLIERS[0] ^ (first >> np.uint64(29))) + second * _MULTIPLIERS[2]
 
 
 def _hashes(texts: list[str]) -> Hashes:
-    """Σ_j mix(c_j) P^j of each text."""
+    """Return Σ_j mix(c_j) P^j of each text."""
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    hashes, there = np.zeros(len(texts), dtype=np.uint64), np.flatnonzero(lengths)
-    if len(there):
-        firsts = np.append(0, np.cumsum(lengths[there])[:-1])
-        hashes[there] = _summed(_codes("".join(texts)), firsts, lengths[there])
+    hashes = np.zeros(len(texts), dtype=np.uint64)
+    filled = np.flatnonzero(lengths)
+    if len(filled):
+        firsts = np.append(0, np.cumsum(lengths[filled])[:-1])
+        hashes[filled] = _summed(_codes("".join(texts)), firsts, lengths[filled])
     return hashes
 
 
@@ -238,19 +241,19 @@ def _summed(codes: Places, firsts: Places, lengths: Places) -> Hashes:
         return _NOTHING[0]
     place = np.arange(len(codes)) - np.repeat(firsts, lengths)
     powers = np.cumprod(
-        np.append(np.uint64(1), np.full(int(lengths.max()), _ODD[2])), dtype=np.uint64
+        np.append(np.uint64(1), np.full(int(lengths.max()), _MULTIPLIERS[2])), dtype=np.uint64
     )
     return np.add.reduceat(_mixed(codes) * powers[place], firsts)
 
 
 def _power(exponent: int) -> np.uint64:
-    return np.cumprod(np.full(exponent, _ODD[2]), dtype=np.uint64)[-1]
+    return np.cumprod(np.full(exponent, _MULTIPLIERS[2]), dtype=np.uint64)[-1]
 
 
 def _mixed(codes: Places) -> Hashes:
-    """A number with 64 random bits for each character."""
-    mixed = (codes.astype(np.uint64) + np.uint64(1)) * _ODD[0]
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _ODD[1]
+    """Return a number of 64 pseudorandom bits for each character."""
+    mixed = (codes.astype(np.uint64) + np.uint64(1)) * _MULTIPLIERS[0]
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLIERS[1]
     return mixed ^ (mixed >> np.uint64(27))
 
 
@@ -261,27 +264,20 @@ def _codes(text: str) -> Places:
 
 
 def _is_letter(codes: Places) -> Bool[np.ndarray, " _"]:
-    """Letters, digits, and the marks that belong to them, but for scripts that put no blanks between words."""
+    """Whether each character is a letter, a digit or a combining mark of a script with spaces between words."""
     kinds, where = np.unique(codes, return_inverse=True)
     return np.array([_joins(chr(code)) for code in kinds.tolist()], dtype=bool)[where]
 
 
 def _joins(character: str) -> bool:
     if character.isalnum() or character == "_":
-        return unicodedata.name(character, "").split(" ")[0] not in _WITHOUT_BLANKS
+        return unicodedata.name(character, "").split(" ")[0] not in _WITHOUT_SPACES
     return unicodedata.category(character) in _MARKS
 
 
 _APOSTROPHES = np.array([ord("'"), ord("’")])
 _MARKS = ("Mn", "Mc", "Me", "Cf")
-_WITHOUT_BLANKS = {
-    "CJK",
-    "HIRAGANA",
-    "KATAKANA",
-    "KATAKANA-HIRAGANA",
-    "THAI",
-    "LAO",
-    "KHMER",
-    "MYANMAR",
+_WITHOUT_SPACES = {
+    "CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "THAI", "LAO", "KHMER", "MYANMAR",
     "TIBETAN",
-}
+}  # fmt: skip

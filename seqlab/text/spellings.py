@@ -1,8 +1,8 @@
-"""The features of a word in its sentence: how it is spelt, and how its neighbours are.
+"""The features of a word in its sentence: its spelling, and that of its neighbours.
 
-Each position has one id in each column: the word, its lower case, its first and last letters, its shape; the same of
-some neighbours; and the pairs that it makes with the word before and the word after. The id 0 is a value that was not
-seen. What a column says of a word is computed once for each different word.
+Each position has one id in each column: the word, its lower case, its first and last letters, its shape; some of these
+for its neighbours; and its pairs with the word before and the word after. The id 0 is an unknown value. The features
+of a word are computed once for each different word.
 """
 
 import re
@@ -26,17 +26,17 @@ FORMS = (
     "shape",
     "outline",
 )
-NEAR = ("lower", "suffix 3", "shape")  # what is read of a neighbour
+NEAR = ("lower", "suffix 3", "shape")  # features of a neighbour
 OFFSETS = {-2: "second before", -1: "before", 1: "after", 2: "second after"}
 PAIRS = {-1: "with the word before", 0: "with the word after"}
-RARE = 2  # pairs seen less often are no features
+RARE = 2  # pairs seen less often are not features
 _EDGE = max(OFFSETS)
 Row = Int[np.ndarray, "_ _"]
 
 
 @final
 class SpellingVocabulary:
-    """The values of each form, and the pairs of words; neighbours have the same values, with ids of their own."""
+    """The values of each form, and the pairs of words; neighbours have the same values with other ids."""
 
     def __init__(
         self, forms: dict[str, list[str]], pairs: list[str], normaliser: Normaliser
@@ -59,7 +59,7 @@ class SpellingVocabulary:
     def learn(
         cls, sentences: Callable[[], Iterable[Sequence[str]]], *, normaliser: Normaliser, size: int
     ) -> "SpellingVocabulary":
-        """All forms of the words of a training part, or of so many of them, and the pairs seen more than once."""
+        """Learn the forms of the `size` most frequent words, and the pairs of words seen more than once."""
         words, pairs = Counter[str](), Counter[str]()
         for sentence in sentences():
             row = [normaliser(word) for word in sentence]
@@ -78,7 +78,7 @@ class SpellingVocabulary:
         return cls(forms, sorted(often), normaliser)
 
     def encode_all(self, sentences: Sequence[Sequence[str]]) -> list[Row]:
-        """The features of each word of each sentence."""
+        """Return the features of each word of each sentence."""
         different: dict[str, int] = {"": 0}
         flat, lengths = [0] * _EDGE, []
         for sentence in sentences:
@@ -113,7 +113,7 @@ class SpellingVocabulary:
         return np.split(rows, np.cumsum(lengths)[:-1]) if lengths else []
 
     def name(self, feature: int) -> str:
-        """A feature for people."""
+        """Return the readable name of a feature."""
         place = int(np.searchsorted(self.firsts, feature, side="left")) - 1
         column, form = self.columns[place]
         value = (self.pairs if form == "pair" else self.forms[form])[
@@ -122,12 +122,12 @@ class SpellingVocabulary:
         return f"{column}: {value.replace(chr(9), ' ') or '(edge)'}"
 
     def __len__(self) -> int:
-        """How many ids there are, with 0."""
+        """Return the number of ids, including 0."""
         return int(self.firsts[-1]) + 1
 
     @property
     def width(self) -> int:
-        """How many ids a position has."""
+        """The number of ids of a position."""
         return len(self.columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class SpellingVocabulary:
 
 
 def _forms(word: str) -> tuple[str, ...]:
-    """What each column of FORMS says of a word."""
+    """Return the value of each of FORMS for a word."""
     shape = "".join(map(_kind, word))
     affixes = [word[:n] for n in range(1, AFFIXES + 1)] + [word[-n:] for n in range(1, AFFIXES + 1)]
     return (word, word.lower(), *affixes, shape, re.sub(r"(.)\1+", r"\1", shape))

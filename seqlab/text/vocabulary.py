@@ -1,6 +1,6 @@
-"""What all tokenizers share: special ids, the list of pieces, the normaliser, and how they are read back from JSON.
+"""The common parts of all tokenizers: special ids, the vocabulary, the normaliser, and reading them from JSON.
 
-A vocabulary is the list of pieces that ids stand for: the special ones first, then the counted ones by frequency.
+A vocabulary is the list of the pieces of all ids: the special tokens first, then the others by frequency.
 """
 
 import os
@@ -16,19 +16,24 @@ from tokenizers import Tokenizer as Library
 
 from seqlab.errors import BundleError, DataError, UsageError, nearest, shorten
 
-# The special ids mean the same in every tokenizer, so models and searches need not ask which one it is.
+# The special ids are the same in every tokenizer, so models and searches do not depend on its kind.
 PAD, UNK, SOS, EOS, SEP, MASK = range(6)
 
 SPECIALS = ("<pad>", "<unk>", "<sos>", "<eos>", "[SEP]", "[MASK]")
 """Their printed names, in the order of their ids. A text that contains such a name does not become the id."""
 
 SILENT = frozenset({PAD, SOS, EOS})
-"""What decoding leaves out: these say where a text begins and ends, and are no part of it."""
+"""The special tokens that decoding leaves out: they mark the beginning and the end of a text."""
 
 _FACES = {" ": "␣", "\n": "↵", "\t": "⇥"}
 HINT = "the bundle's file was changed or cut; restore the bundle from its source or train again."
 
-_CALLED = {str: "text", bool: "true or false", list: "a list", dict: "an object with named parts"}
+_TYPE_NAMES = {
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object with named parts",
+}
 
 Form = Literal["NFC", "NFKC", "none"]
 
@@ -36,42 +41,45 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def from_counts(counts: Mapping[str, int], *, size: int, min_count: int) -> list[str]:
-    """The pieces seen at least `min_count` times, at most `size` with the special ones; ties by code point."""
+    """Return the most frequent pieces, seen at least `min_count` times; `size` includes the special tokens.
+
+    Pieces with equal counts are sorted by code point.
+    """
     if size <= len(SPECIALS):
         raise UsageError(
-            f"a vocabulary of {size} has no room beside its {len(SPECIALS)} special tokens",
+            f"a vocabulary of {size} has no room besides its {len(SPECIALS)} special tokens",
             hint=f"choose a size above {len(SPECIALS)}.",
         )
     often = [piece for piece, count in counts.items() if piece and count >= min_count]
     if not often:
         raise DataError(
-            f"there is nothing to make a vocabulary of: {len(counts)} different pieces, none seen {min_count} times",
-            hint="look whether the file has text in it, or lower the smallest count.",
+            f"the vocabulary would be empty: {len(counts)} different pieces, none seen {min_count} times",
+            hint="check that the file contains text, or lower the minimum count.",
         )
     often.sort(key=lambda piece: (-counts[piece], piece))
     return [*SPECIALS, *often[: size - len(SPECIALS)]]
 
 
 def from_stored(values: list[object]) -> list[str]:
-    """A vocabulary read back: the special tokens in their places, then different pieces."""
+    """Check a stored vocabulary: it begins with the special tokens, and the other pieces are different."""
     first = len(SPECIALS)
     if tuple(values[:first]) != SPECIALS:
-        raise odd(f"the vocabulary does not begin with {', '.join(SPECIALS)}")
-    # A file's own word may be spelled like a special token; among themselves the words differ.
+        raise malformed(f"the vocabulary does not begin with {', '.join(SPECIALS)}")
+    # A word of the file may be spelled like a special token.
     pieces = strings(values[first:], "the vocabulary after its special tokens")
     if "" in pieces:
-        raise odd(f"the vocabulary has an empty piece, with id {first + pieces.index('')}")
+        raise malformed(f"the vocabulary has an empty piece, with id {first + pieces.index('')}")
     return [*SPECIALS, *pieces]
 
 
 def ids(vocabulary: list[str]) -> dict[str, int]:
-    """The way back. The special tokens are not in it: no text can spell one."""
+    """Return the id of each piece, without the special tokens, which no text can contain."""
     first = len(SPECIALS)
     return {piece: index for index, piece in enumerate(vocabulary[first:], start=first)}
 
 
 def visible(piece: str) -> str:
-    """A piece as a picture shows it: spaces and control characters get a face, an accent something to sit on."""
+    """Make a piece visible in figures: spaces and control characters get a symbol, accents a circle below."""
     text = "".join(map(_face, piece))
     return f"◌{text}" if piece and unicodedata.category(piece[0]).startswith("M") else text
 
@@ -87,7 +95,7 @@ def _face(character: str) -> str:
 
 @runtime_checkable
 class HasVocabulary(Protocol):
-    """What the functions below need of a tokenizer; a class names those that are its methods."""
+    """The attributes that the functions below need; tokenizers use these functions as methods."""
 
     normaliser: "Normaliser"
     vocabulary: list[str]
@@ -99,27 +107,27 @@ class HasVocabulary(Protocol):
 
 
 def length(self: HasVocabulary) -> int:
-    """How many ids there are."""
+    """Return the number of ids."""
     return len(self.vocabulary)
 
 
 def pieces(self: HasVocabulary, ids: Sequence[int]) -> list[str]:
-    """One readable string per id, for pictures."""
+    """Return one readable string per id, for figures."""
     return [visible(self.vocabulary[index]) for index in ids]
 
 
 def encode_all(self: HasVocabulary, texts: Sequence[str]) -> list[list[int]]:
-    """The ids of many texts, one after the other."""
+    """Return the ids of many texts."""
     return [self.encode(text) for text in texts]
 
 
 def as_json(tokenizer: HasVocabulary, **own: object) -> dict[str, Any]:
-    """A tokenizer as JSON: what all have, and what this kind has."""
+    """Return a tokenizer as JSON: the common parts, and the parts of its kind."""
     return {"kind": tokenizer.kind, "normaliser": tokenizer.normaliser.to_json(), **own}
 
 
 def from_parts(data: object, kind: str, **own: type) -> tuple["Normaliser", dict[str, Any]]:
-    """What `as_json` gave: the normaliser, and the parts of this kind, each of its type."""
+    """Read the JSON of `as_json`: the normaliser, and the parts of this kind, each of its type."""
     stored = parts(data, f"the {kind} tokenizer", {"kind": str, "normaliser": dict, **own})
     return Normaliser.from_json(stored["normaliser"]), stored
 
@@ -130,7 +138,7 @@ class HasBytes(Protocol):
 
 
 def with_specials(texts: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
-    """What each id adds to a decoded text, the special ones first; and the vocabulary for people."""
+    """Return the bytes of each id, the special ones first, and the readable vocabulary."""
     own = list(texts)
     specials = [
         b"" if index in SILENT else name.encode("ascii") for index, name in enumerate(SPECIALS)
@@ -139,22 +147,22 @@ def with_specials(texts: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
 
 
 def decode_bytes(self: HasBytes, ids: Sequence[int]) -> str:
-    """The text again; bytes that are no UTF-8 become U+FFFD."""
+    """Return the text of ids; bytes that are not UTF-8 become U+FFFD."""
     return b"".join(self._bytes[index] for index in ids).decode("utf-8", errors="replace")
 
 
 def readable(piece: bytes) -> str:
-    """Bytes as text; those that make no whole character, as \\xNN."""
+    """Return bytes as text; those that are not a whole character as \\xNN."""
     return piece.decode("utf-8", errors="backslashreplace")
 
 
 @dataclass(frozen=True)
 class Normaliser:
-    """One spelling for texts that read the same: a Unicode form, perhaps lower case, perhaps letters only.
+    """Normalises texts: a Unicode form, optionally lower case, optionally letters only.
 
     NFC makes one character of a letter and its accent; NFKC also folds ligatures, full-width forms and the like.
-    `letters_only` is the lectures' cleaning of The Time Machine: whatever is no letter becomes a space, and runs of
-    spaces shrink to one.
+    `letters_only` is the lectures' cleaning of The Time Machine: other characters than letters become spaces, and runs
+    of spaces become one.
     """
 
     form: Form = "NFC"
@@ -162,10 +170,10 @@ class Normaliser:
     letters_only: bool = False
 
     def __call__(self, text: str) -> str:
-        # Half of a surrogate pair is no character: no encoding can hold it, yet JSON can spell it.
+        # Half of a surrogate pair, which JSON can contain, is not a character and cannot be encoded.
         text = self._composed(_SURROGATE.sub("\ufffd", text))
         if self.lower:
-            text = self._composed(text.lower())  # lower case can take a letter apart again
+            text = self._composed(text.lower())  # lower() may decompose a letter
         return _letters(text) if self.letters_only else text
 
     def _composed(self, text: str) -> str:
@@ -179,12 +187,12 @@ class Normaliser:
         stored = parts(data, "the normaliser", {"form": str, "lower": bool, "letters_only": bool})
         if stored["form"] not in get_args(Form):
             hint = nearest(stored["form"], get_args(Form))
-            raise odd(f"the normaliser has no form {shorten(stored['form'])}; {hint}")
+            raise malformed(f"the normaliser has no form {shorten(stored['form'])}; {hint}")
         return cls(**stored)
 
 
 def _letters(text: str) -> str:
-    """Letters and single spaces. A mark that sits on a letter is part of it: an accent, a vowel sign of Hindi."""
+    """Return letters and single spaces. Combining marks belong to their letter: an accent, a vowel sign of Hindi."""
     kept, on_letter = [], False
     for character in text:
         on_letter = character.isalpha() or (
@@ -194,35 +202,36 @@ def _letters(text: str) -> str:
     return re.sub(" +", " ", "".join(kept))
 
 
-def odd(message: str) -> BundleError:
-    """The error for a stored thing that this package would not have written."""
+def malformed(message: str) -> BundleError:
+    """Return the error for a stored value that this package would not have written."""
     return BundleError(message, hint=HINT)
 
 
 def parts(data: object, what: str, types: Mapping[str, type]) -> dict[str, Any]:
-    """The parts of a JSON object called `what`, exactly those of `types`, each of exactly its type."""
+    """Check that a JSON object has exactly the parts of `types`; `what` is its name in messages."""
     if not isinstance(data, dict):
-        raise odd(f"{what} must be {_CALLED[dict]}, not {shorten(str(data))}")
+        raise malformed(f"{what} must be {_TYPE_NAMES[dict]}, not {shorten(str(data))}")
     for key, kind in types.items():
         if key not in data:
-            raise odd(f"{what} lacks its part '{key}'")
-        # Not isinstance: True is an int to Python, and never to the person who wrote the file.
-        if type(data[key]) is not kind:
-            raise odd(f"{what}: '{key}' must be {_CALLED[kind]}, not {shorten(str(data[key]))}")
+            raise malformed(f"{what} lacks its part '{key}'")
+        if type(data[key]) is not kind:  # with isinstance, True would be an integer
+            raise malformed(
+                f"{what}: '{key}' must be {_TYPE_NAMES[kind]}, not {shorten(str(data[key]))}"
+            )
     for key in data:
         if key not in types:
-            raise odd(f"{what} has a part that does not belong to it: {shorten(str(key))}")
+            raise malformed(f"{what} has a part that does not belong to it: {shorten(str(key))}")
     return data
 
 
 def strings(values: list[object], what: str) -> list[str]:
-    """A list of texts, no two the same."""
+    """Check that values are texts, all different."""
     texts: dict[str, None] = {}
     for position, value in enumerate(values):
         if not isinstance(value, str):
-            raise odd(f"{what}: entry {position} is not text: {shorten(str(value))}")
+            raise malformed(f"{what}: entry {position} is not text: {shorten(str(value))}")
         if value in texts:
-            raise odd(f"{what}: entry {position} is there twice: {shorten(value)}")
+            raise malformed(f"{what}: entry {position} is repeated: {shorten(value)}")
         texts[value] = None
     return list(texts)
 
@@ -234,12 +243,12 @@ class HasLibrary(Protocol):
 
 
 def library_encode(self: HasLibrary, text: str) -> list[int]:
-    """The ids of the normalised text."""
+    """Return the ids of the normalised text."""
     return self._library.encode(self.normaliser(text), add_special_tokens=False).ids
 
 
 def library_encode_all(self: HasLibrary, texts: Sequence[str]) -> list[list[int]]:
-    """The same for many texts, in the library's threads."""
+    """Return the ids of many texts, computed in the library's threads."""
     rows = self._library.encode_batch_fast(
         [self.normaliser(text) for text in texts], add_special_tokens=False
     )
@@ -248,20 +257,20 @@ def library_encode_all(self: HasLibrary, texts: Sequence[str]) -> list[list[int]
 
 @contextmanager
 def library_reads(what: str) -> Iterator[None]:
-    """While the library reads something stored, what it refuses is an odd file."""
+    """Turn any error of the library while it reads stored values into a BundleError."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic inside the library is no Exception
-        raise odd(f"the tokenizers library refuses the stored {what}: {error}") from error
+    except BaseException as error:  # a panic inside the library is not an Exception
+        raise malformed(f"the tokenizers library refuses the stored {what}: {error}") from error
 
 
 @cache
 def survive_forks() -> None:
-    """No threads after a fork: the library's pool is dead in the child, and would be waited for.
+    """Disable the library's threads after a fork: in the child they do not exist, and it would wait for them forever.
 
-    Some versions of the library see to that themselves, but print a warning each time unless this variable is set.
+    Some versions of the library do so themselves, but print a warning each time unless this variable is set.
     """
     if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
         os.register_at_fork(before=lambda: os.environ.setdefault("TOKENIZERS_PARALLELISM", "false"))

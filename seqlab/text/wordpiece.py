@@ -1,4 +1,4 @@
-"""Text as pieces of words, as BERT reads it: the longest known piece first, "##" before what goes on inside a word."""
+"""Text as pieces of words, as for BERT: the longest known piece first, with "##" before pieces inside a word."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,10 @@ LONGEST_WORD = 100  # characters; what is longer is one UNK, as in BERT
 
 @final
 class WordPieceTokenizer:
-    """Frequent words are one id, rare ones several; a word with a character never seen is UNK as a whole.
+    """Frequent words are one id, rare ones several; a word with an unknown character is UNK as a whole.
 
-    After the normaliser comes what BERT does besides: `clean` drops control characters, `space_ideographs` makes each
-    Chinese character a word, `strip_accents` makes é an e (without a word on it: where the text is made lower case).
+    After the normaliser come the further steps of BERT: `clean` drops control characters, `space_ideographs` makes each
+    Chinese character a word, `strip_accents` makes é an e (by default if the text is made lower case).
     """
 
     kind = "wordpiece"
@@ -43,7 +43,7 @@ class WordPieceTokenizer:
         self.normaliser = normaliser
         self.clean, self.space_ideographs = clean, space_ideographs
         self.strip_accents = normaliser.lower if strip_accents is None else strip_accents
-        # Of the special tokens the library is told only what it needs: it would look for their names in the text.
+        # The library gets UNK only: it would recognise the names of the other special tokens in the text.
         ids = vocabularies.ids(vocabulary) | {SPECIALS[UNK]: UNK}
         self._library = _assemble(
             models.WordPiece(ids, unk_token=SPECIALS[UNK], max_input_chars_per_word=LONGEST_WORD),
@@ -54,14 +54,14 @@ class WordPieceTokenizer:
     def learn(
         cls, texts: Iterable[str], *, normaliser: Normaliser, size: int, min_count: int
     ) -> "WordPieceTokenizer":
-        """Merges until there are `size` ids, or no pair is left that was seen `min_count` times."""
+        """Merge pairs until there are `size` ids, or no pair is left that was seen `min_count` times."""
         clean, split = _cleaner(True, normaliser.lower, True), pre_tokenizers.BertPreTokenizer()
         cleaned = (clean.normalize_str(normaliser(text)) for text in texts)
         words = Counter(word for text in cleaned for word, _ in split.pre_tokenize_str(text))
         return cls(_learn_pieces(words, size=size, min_count=min_count), normaliser)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Words put together again, with single spaces between them as a printer would set them."""
+        """Join pieces into words, with spaces between words but not before punctuation."""
         words: list[str] = []
         for piece in (self.vocabulary[index] for index in ids if index not in SILENT):
             rest = piece.removeprefix(INSIDE)
@@ -77,7 +77,7 @@ class WordPieceTokenizer:
 
     @classmethod
     def from_json(cls, data: object) -> "WordPieceTokenizer":
-        """Takes vocabulary and flags and builds the rest anew: a file cannot bring its own rules."""
+        """Read vocabulary and flags, and build the rest anew, so that a file cannot bring its own rules."""
         types = dict.fromkeys(FLAGS, bool)
         normaliser, stored = vocabularies.from_parts(data, "WordPiece", **types, vocabulary=list)
         vocabulary = vocabularies.from_stored(stored["vocabulary"])
@@ -86,18 +86,18 @@ class WordPieceTokenizer:
 
 
 def _learn_pieces(words: Counter[str], *, size: int, min_count: int) -> list[str]:
-    """Characters first, then merges. The library numbers characters by chance, and ties of pairs go by number.
+    """Learn characters first, then merges.
 
-    So it is given the characters in our order, as if they were special, and is to find none of its own.
+    The library numbers characters at random and breaks ties of pairs by these numbers. For reproducible results it gets
+    the characters in our order, as if they were special tokens, and finds none itself.
     """
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
             counts[character] += count
-    room = min(
-        size, len(SPECIALS) + (size - len(SPECIALS) + 1) // 2
-    )  # most characters come with and without "##"
-    characters = vocabularies.from_counts(counts, size=room, min_count=min_count)
+    # Most characters need an id with "##" and one without.
+    num_characters = min(size, len(SPECIALS) + (size - len(SPECIALS) + 1) // 2)
+    characters = vocabularies.from_counts(counts, size=num_characters, min_count=min_count)
     inside = {character for word in words for character in word[1:]}
     continued = [
         INSIDE + character for character in characters[len(SPECIALS) :] if character in inside
@@ -117,7 +117,7 @@ def _learn_pieces(words: Counter[str], *, size: int, min_count: int) -> list[str
 
 
 def _cleaner(clean: bool, strip_accents: bool, space_ideographs: bool) -> normalizers.Normalizer:
-    """What BERT does to a text, lower case apart: that is our normaliser's."""
+    """Return BERT's normalisation without lower case, which our normaliser does."""
     return normalizers.BertNormalizer(
         clean_text=clean,
         handle_chinese_chars=space_ideographs,

@@ -1,10 +1,9 @@
 """Text as a sequence of words and punctuation marks.
 
-The spelling of a word tells something when the word itself was never seen: its shape and its ending.
-A class is written "<Aa…ing>": words like "Reading". The shapes are 0 (it has a digit), # (no letter), AA (capitals),
-Aa (a capital first), a-a (a hyphen) and a. Within a shape, longer endings are finer classes than shorter ones, down
-to the shape alone, "<Aa…>". Only words that are rare make classes: those that are not seen will be like them
-(Brants 2000).
+Unknown words can be encoded by a class of their spelling: their shape and their ending. The class "<Aa…ing>" has words
+like "Reading". The shapes are 0 (has a digit), # (no letter), AA (capitals), Aa (a capital first), a-a (a hyphen) and
+a. Within a shape, longer endings are finer classes than shorter ones, down to the shape alone, "<Aa…>". Classes are
+learnt from rare words only, which unknown words resemble (Brants 2000).
 """
 
 import re
@@ -19,15 +18,15 @@ from seqlab.text.vocabulary import SILENT, SPECIALS, UNK, Normaliser, strings
 
 CLOSING = frozenset(".,!?;:)]}'")
 OPENING = frozenset("([{")
-RARE = 10  # a word seen more often than this has ways of its own
-LEAST = 2  # rare words that make a class
+RARE = 10  # a word seen at most as often is rare
+LEAST = 2  # rare words that a class needs
 
 
 @final
 class WordTokenizer:
-    """One id per word that was seen often enough; the others are UNK, or with `endings` the class of their spelling.
+    """One id per frequent word; the others are UNK, or with `endings` the class of their spelling.
 
-    The classes stand in the vocabulary after the words; no text can spell one.
+    The classes come after the words in the vocabulary; no text can spell one.
     """
 
     kind = "words"
@@ -56,11 +55,11 @@ class WordTokenizer:
         return self._ids_of(split(self.normaliser(text)))
 
     def encode_words(self, words: Sequence[str]) -> list[int]:
-        """One id per given word, however it is spelled: a tagger's labels stand beside the file's own tokens."""
+        """Return one id per given word without splitting it: a tagger has one label for each word of the file."""
         return self._ids_of([self.normaliser(word) for word in words])
 
     def parents(self) -> list[int]:
-        """What each id falls back on: a word on its class, a class on the next coarser one, in the end all on UNK."""
+        """Return the id that each id backs off to: a word to its class, a class to a coarser one, the last to UNK."""
         words = [self._class(word) for word in self.vocabulary[: self.num_words]]
         return (
             [UNK] * len(SPECIALS)
@@ -74,7 +73,7 @@ class WordTokenizer:
         return [self._spelled(word, first=not place) for place, word in enumerate(words)]
 
     def _spelled(self, word: str, *, first: bool) -> int:
-        """A word that begins a sentence, or is all in capitals, may be known without them."""
+        """Return the id of a word, or of its lower case if it begins a sentence or is in capitals."""
         for spelling in (word, word.lower()) if first or word.isupper() else (word,):
             if spelling in self._ids:
                 return self._ids[spelling]
@@ -85,7 +84,7 @@ class WordTokenizer:
         return next((self._classes[name] for name in finest if name in self._classes), UNK)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Words with single spaces between them, as a printer would set them."""
+        """Join words with spaces, but not before punctuation."""
         return join([self.vocabulary[index] for index in ids if index not in SILENT])
 
     def to_json(self) -> dict[str, Any]:
@@ -110,9 +109,9 @@ def learn_words(
     min_count: int,
     endings: int = 0,
 ) -> WordTokenizer:
-    """A vocabulary of ready-made words, which are not split again: for tagging, where the file has cut them.
+    """Learn a vocabulary of words that are already split, as for tagging.
 
-    `endings` is the length of the longest by which words that are not in it are told apart; 0: they are not.
+    `endings` is the length of the longest endings by which unknown words are classified; 0: all are UNK.
     """
     merged: Counter[str] = Counter()
     for word, count in counts.items():
@@ -124,7 +123,7 @@ def learn_words(
 
 
 def learn_endings(counts: Mapping[str, int], *, longest: int) -> list[str]:
-    """The classes of rare words, by endings of up to `longest` characters; a class stands after all coarser ones."""
+    """Return the classes of rare words by endings of up to `longest` characters, coarser ones first."""
     members = Counter(
         name for word, count in counts.items() if count <= RARE for name in classes(word, longest)
     )
@@ -135,14 +134,15 @@ def learn_endings(counts: Mapping[str, int], *, longest: int) -> list[str]:
 
 
 def classes(word: str, longest: int) -> Iterator[str]:
-    """All classes of a word, the finest first. The whole word is no ending; digits are alike."""
-    shape, letters = _shape(word), "".join("0" if c.isdigit() else c for c in word.lower())
+    """Yield all classes of a word, the finest first. An ending is shorter than the word; all digits become 0."""
+    shape = _shape(word)
+    letters = "".join("0" if c.isdigit() else c for c in word.lower())
     for length in range(min(longest, len(letters) - 1), -1, -1):
         yield f"<{shape}…{letters[len(letters) - length :]}>"
 
 
 def coarser(name: str) -> str | None:
-    """The next coarser class."""
+    """Return the next coarser class, or None for a shape alone."""
     shape, _, ending = name.partition("…")
     return f"{shape}…{ending[1:]}" if len(ending) > 1 else None
 
@@ -160,12 +160,12 @@ def _shape(word: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The words of a text, inner apostrophes kept, and every other symbol by itself."""
+    """Split a text into words, with inner apostrophes, and single symbols."""
     return _pattern().findall(text)
 
 
 def join(words: Sequence[str]) -> str:
-    """Words with a space between two, but none before a mark that closes and none after one that opens."""
+    """Join words with spaces, but not before a closing mark or after an opening one."""
     text: list[str] = []
     for position, word in enumerate(words):
         if position and word not in CLOSING and words[position - 1] not in OPENING:
@@ -176,9 +176,9 @@ def join(words: Sequence[str]) -> str:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """`\\w` knows no marks, so a Hindi or Thai word would fall apart at its vowel signs; here they stay with it.
+    """Compile the pattern of a word, with combining marks: `\\w` would split a Hindi or Thai word at its vowel signs.
 
-    All marks lie below U+1F000, apart from selectors of glyph variants. The two zero-width joiners count as well.
+    All marks are below U+1F000, except selectors of glyph variants. The two zero-width joiners are included.
     """
     marks = "".join(
         chr(c) for c in range(0x300, 0x1F000) if unicodedata.category(chr(c)).startswith("M")

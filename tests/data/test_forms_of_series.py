@@ -1,4 +1,4 @@
-"""The forms in which people bring numbers over time: times, numbers, gaps, and where they stand in a table."""
+"""Time series in many formats: times, numbers, missing values, and layouts of tables."""
 
 import json
 from datetime import date, datetime, timedelta
@@ -202,7 +202,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("text", NUMBERS)
-def test_numbers_with_what_stands_beside_them(tmp_path, text):
+def test_numbers_with_units_and_signs(tmp_path, text):
     path = tmp_path / "a.csv"
     path.write_text(
         "date;x\n" + "".join(f"{day};{text if n == 3 else n}\n" for n, day in enumerate(DAYS))
@@ -212,7 +212,7 @@ def test_numbers_with_what_stands_beside_them(tmp_path, text):
 
 @pytest.mark.filterwarnings("ignore::seqlab.errors.SeqlabWarning")
 @pytest.mark.parametrize("mark", ["#N/A", "--", ".", "..", ":", "—", "missing", "x"])
-def test_what_comes_again_among_numbers_is_a_missing_value(tmp_path, mark):
+def test_a_repeated_mark_among_numbers_is_a_missing_value(tmp_path, mark):
     path = tmp_path / "a.csv"
     path.write_text(
         "date,level\n" + "".join(f"{day},{n if n % 15 else mark}\n" for n, day in enumerate(DAYS))
@@ -236,7 +236,7 @@ def test_nines_far_from_all_other_values_are_missing(tmp_path):
     assert not np.isnan(read_series(str(path)).values).any()  # they are like the others
 
 
-def test_a_few_times_that_are_there_twice(tmp_path):
+def test_a_few_repeated_times(tmp_path):
     path = tmp_path / "a.csv"
     hours = [str(datetime(2024, 10, 1) + timedelta(hours=n)) for n in range(120)]
     path.write_text(table((hours[7], 9), *((hour, 1) for hour in hours), header="time,x"))
@@ -254,7 +254,7 @@ def test_a_few_times_that_are_there_twice(tmp_path):
         assert len(read_series(str(path))) == 9
 
 
-def test_a_series_that_cannot_be_read_is_no_text(tmp_path):
+def test_a_series_that_cannot_be_read_is_not_proposed_as_text(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(table(*((day, n) for day in DAYS for n in range(2)), header="date,x"))
     with pytest.raises(DataError, match="2024-01-01 is repeated"):

@@ -1,4 +1,4 @@
-"""The forms in which people bring words with their tags."""
+"""Tagged words in many formats."""
 
 import json
 
@@ -14,7 +14,7 @@ SENTENCES = [[*WORDS[:3], f"word{n}", *WORDS[4:]] for n in range(30)]
 
 
 def lines(form, between="\n", count=30):
-    """A word on each line."""
+    """Format a word on each line."""
     written = [
         "".join(
             form(place, word, tag) + "\n"
@@ -60,7 +60,7 @@ def test_words_and_tags_in_many_forms(tmp_path, monkeypatch, name):
     assert propose([name]).task == "tag"
 
 
-def test_letters_are_tagged_where_there_are_no_blanks(tmp_path):
+def test_letters_are_tagged_if_there_are_no_spaces(tmp_path):
     path = tmp_path / "proteins.csv"
     rows = [("ACDEFGHIKL" * 4)[n : n + 20 + n % 5] for n in range(20)]
     states = ["".join("HEC"[ord(letter) % 3] for letter in row) for row in rows]
@@ -71,7 +71,7 @@ def test_letters_are_tagged_where_there_are_no_blanks(tmp_path):
     assert propose([str(path)]).task == "tag"
 
 
-def test_spans_of_characters_are_refused_with_what_to_write(tmp_path):
+def test_spans_of_characters_are_refused_with_a_hint(tmp_path):
     path = tmp_path / "spans.jsonl"
     path.write_text(
         "".join(

@@ -1,4 +1,4 @@
-"""Which task fits a file that somebody brings."""
+"""The task that is proposed for a file."""
 
 import os
 import shlex
@@ -130,7 +130,7 @@ def command(proposal):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_task_follows_from_what_stands_in_the_file(tmp_path, monkeypatch, name):
+def test_the_task_follows_from_the_content_of_the_file(tmp_path, monkeypatch, name):
     rows, task, reason = FILES[name]
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("\n".join(rows) + "\n")
@@ -149,7 +149,7 @@ def test_a_command_can_be_copied(tmp_path, monkeypatch):
     assert command(propose(["my files.tsv"])) == "seqlab train classify 'my files.tsv'"
 
 
-def test_a_table_of_vectors_is_told_from_one_of_texts(tmp_path, monkeypatch):
+def test_a_table_of_vectors_is_distinguished_from_one_of_texts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("files.tsv", "label.tsv", "captions.tsv"):
         (tmp_path / name).write_text("\n".join(FILES[name][0]))
@@ -182,7 +182,7 @@ def test_parallel_files_folders_and_archives(tmp_path, monkeypatch):
     assert command(propose(["folder"])) == "seqlab train classify folder"
 
 
-def test_what_no_task_fits_is_refused_with_what_to_do(tmp_path):
+def test_a_file_that_fits_no_task_is_refused_with_a_hint(tmp_path):
     path = tmp_path / "prices.csv"
     path.write_text(
         "\n".join(["text,price", *(f'"{text}",{n * 1.37}' for n, text in enumerate(TEXTS))])
@@ -197,7 +197,7 @@ def test_what_no_task_fits_is_refused_with_what_to_do(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.zip"])
-def test_an_archive_that_is_damaged(tmp_path, name):
+def test_a_damaged_archive(tmp_path, name):
     (tmp_path / name).write_bytes(b"PK and no more")
     with pytest.raises(DataError, match="this is not an archive"):
         propose([str(tmp_path / name)])

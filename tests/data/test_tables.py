@@ -1,4 +1,4 @@
-"""Tables as strangers bring them: which delimiter, which header, which columns, and what is said about it."""
+"""Tables of all kinds: delimiter, header, choice of columns, and warnings."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ def write(tmp_path, monkeypatch):
 
 
 def read(reader, path, **columns):
-    """The pairs in a file, and the note that was given, if any."""
+    """Return the pairs in a file, and the warning, if any."""
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         examples = [(example.source, example.target) for example in reader([path], **columns)]
@@ -46,14 +46,12 @@ def read(reader, path, **columns):
 @pytest.mark.parametrize("delimiter", ["\t", ",", ";", "|"])
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.txt"])
 @pytest.mark.parametrize("header", [[], [["text", "label"]], [["Kommentar", "Wertung"]]])
-def test_delimiter_and_header_are_found_whatever_the_name_of_the_file(
-    write, name, delimiter, header
-):
+def test_delimiter_and_header_are_detected_for_any_file_name(write, name, delimiter, header):
     path = write(name, [*header, *PAIRS], delimiter)
     assert read(read_labelled, path)[0] == PAIRS
 
 
-def test_swapped_columns_are_read_with_a_note(write):
+def test_swapped_columns_are_read_with_a_warning(write):
     examples, note = read(read_labelled, write("a.tsv", PAIRS))
     assert examples == PAIRS
     assert note == (
@@ -68,7 +66,7 @@ def test_swapped_columns_are_read_with_a_note(write):
 @pytest.mark.parametrize(
     "texts", [TEXTS, [f"Name{n}" for n in range(20)], ["".join(f"{n:05b}") for n in range(20)]]
 )
-def test_labels_come_again_and_texts_do_not(write, texts, order):
+def test_labels_are_repeated_and_texts_are_not(write, texts, order):
     pairs = list(zip(texts, LABELS, strict=True))
     assert (
         read(read_labelled, write("a.tsv", [[pair[place] for place in order] for pair in pairs]))[0]
@@ -89,7 +87,7 @@ def test_two_columns_of_a_few_rows_are_label_and_text_unless_only_one_can_be_a_t
     ]
 
 
-def test_other_columns_are_set_aside_and_named(write):
+def test_unused_columns_are_named(write):
     rows = [
         [str(n), f"2024-01-{n + 1:02}", label, text, str(n * 1.5)]
         for n, (text, label) in enumerate(PAIRS)
@@ -114,14 +112,14 @@ def test_an_index_column_without_a_name(write):
     assert "not used: ''" in note
 
 
-def test_of_two_label_columns_the_one_with_words_is_taken(write):
+def test_of_two_label_columns_the_one_with_words_is_used(write):
     rows = [[label, 1 + n % 7, f"id_{n}x", text] for n, (text, label) in enumerate(PAIRS)]
     examples, note = read(read_labelled, write("a.tsv", rows))
     assert examples == PAIRS
     assert "not used: 2, 3" in note
 
 
-def test_a_label_is_there_in_nearly_every_row_and_not_always_the_same(write):
+def test_a_label_column_has_several_values_and_few_empty_cells(write):
     rows = [
         ["NO_QUERY", "gold" if n == 3 else "", 0.5 + n, label, text]
         for n, (text, label) in enumerate(PAIRS)
@@ -145,7 +143,7 @@ def test_quoted_cells_hold_delimiters_newlines_and_quotation_marks(write):
         assert read(read_labelled, path)[0] == pairs
 
 
-def test_quotation_marks_within_a_tab_separated_text_stay(write, tmp_path):
+def test_quotation_marks_in_tab_separated_text_are_kept(write, tmp_path):
     (tmp_path / "a.tsv").write_text('"Run" he said\trun "now"\nfind . -name "*"\t"x" | "y"\n')
     assert read(read_pairs, "a.tsv")[0] == [
         ('"Run" he said', 'run "now"'),
@@ -153,7 +151,7 @@ def test_quotation_marks_within_a_tab_separated_text_stay(write, tmp_path):
     ]
 
 
-def test_labels_that_are_texts_are_refused_with_what_to_type(write):
+def test_labels_that_are_texts_are_refused_with_a_command(write):
     path = write("a.tsv", [[f"word {n}", f"mot {n}"] for n in range(30)])
     with pytest.raises(DataError) as refused:
         list(read_labelled([path]))
@@ -164,7 +162,7 @@ def test_labels_that_are_texts_are_refused_with_what_to_type(write):
     assert len(list(read_labelled([path], text="1", label="2"))) == 30  # who names them has them
 
 
-def test_labels_that_are_measured_are_refused_with_what_to_do(write):
+def test_labels_that_are_measurements_are_refused_with_a_hint(write):
     path = write(
         "a.csv", [["text", "price"], *([text, n * 1.37] for n, text in enumerate(TEXTS))], ","
     )
@@ -176,7 +174,7 @@ def test_labels_that_are_measured_are_refused_with_what_to_do(write):
     assert "data.target=COLUMN" in refused.value.hint
 
 
-def test_pairs_leave_out_numbers_that_only_count(write):
+def test_pairs_ignore_row_numbers(write):
     rows = [[n, f"a house {n} x", f"une maison {n} x"] for n in range(30)]
     examples, note = read(read_pairs, write("a.tsv", rows))
     assert examples[2] == ("a house 2 x", "une maison 2 x")
@@ -192,7 +190,7 @@ def test_pairs_leave_out_numbers_that_only_count(write):
     assert "the first line names the columns: English, French" in note
 
 
-def test_a_first_row_that_is_like_the_others_is_no_header(write):
+def test_a_first_row_like_the_others_is_not_a_header(write):
     for name, delimiter in (("a.csv", ","), ("a.tsv", "\t")):
         assert read(read_labelled, write(name, PAIRS, delimiter))[0] == PAIRS
         assert (

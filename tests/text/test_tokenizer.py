@@ -229,11 +229,11 @@ def test_an_unknown_kind_gets_the_nearest_name():
 
 @pytest.mark.parametrize("kind", ["characters", "words"])
 def test_nothing_to_learn_from(kind):
-    with pytest.raises(DataError, match="nothing to make a vocabulary of"):
+    with pytest.raises(DataError, match="the vocabulary would be empty"):
         learn(kind, ["", ""], normaliser=Normaliser())
     with pytest.raises(DataError, match="none seen 9 times"):
         learn(kind, CORPUS[:1], normaliser=Normaliser(), min_count=9)
-    with pytest.raises(UsageError, match="no room beside its 6 special tokens"):
+    with pytest.raises(UsageError, match="no room besides its 6 special tokens"):
         learn(kind, CORPUS, normaliser=Normaliser(), size=6)
 
 
@@ -262,7 +262,7 @@ def stored(kind, *pieces, specials=SPECIALS):
         (stored("words") | {"normaliser": None}, "'normaliser' must be an object"),
         (stored("words", "a", specials=SPECIALS[1:]), "does not begin with <pad>"),
         (stored("words", "a", specials=SPECIALS[::-1]), "does not begin with <pad>"),
-        (stored("characters", "a", "b", "a"), "entry 2 is there twice: 'a'"),
+        (stored("characters", "a", "b", "a"), "entry 2 is repeated: 'a'"),
         (stored("characters", "a", "bc"), "not one character: 'bc'"),
         (stored("characters", "a", ""), "empty piece, with id 7"),
         (stored("words", "a", 5), "entry 1 is not text"),

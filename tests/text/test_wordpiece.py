@@ -164,9 +164,9 @@ def test_learning_gives_the_same_in_every_process():
 
 
 def test_nothing_to_learn_from():
-    with pytest.raises(DataError, match="nothing to make a vocabulary of"):
+    with pytest.raises(DataError, match="the vocabulary would be empty"):
         learn("wordpiece", ["", " "], normaliser=Normaliser())
-    with pytest.raises(UsageError, match="no room beside its 6 special tokens"):
+    with pytest.raises(UsageError, match="no room besides its 6 special tokens"):
         learn("wordpiece", TEXTS, normaliser=Normaliser(), size=6)
 
 
@@ -189,7 +189,7 @@ STORED = tokenizer_of("a", "##b").to_json()
         ({"library": {}}, "does not belong to it: 'library'"),
         ({"vocabulary": {}}, "'vocabulary' must be a list"),
         ({"vocabulary": ["a"]}, "does not begin with <pad>"),
-        ({"vocabulary": [*SPECIALS, "a", "a"]}, "entry 1 is there twice"),
+        ({"vocabulary": [*SPECIALS, "a", "a"]}, "entry 1 is repeated"),
         ({"vocabulary": [*SPECIALS, ""]}, "empty piece, with id 6"),
         ({"vocabulary": [*SPECIALS, 3]}, "entry 0 is not text"),
         (

@@ -366,7 +366,7 @@ def test_a_character_model_says_hello(tmp_path):
     path = tmp_path / "hello.txt"
     path.write_text("hello\n")
     sizes = ["data.unit=line", "model.embedding=8", "model.decoder.size=16"]
-    with pytest.warns(UserWarning, match="too little to hold anything out"):
+    with pytest.warns(UserWarning, match="too few examples to hold any out"):
         fitted = lab.train(
             "lm",
             path,

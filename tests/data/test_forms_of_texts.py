@@ -1,4 +1,4 @@
-"""The forms in which people bring texts: each is read as it was meant, or refused with what to do."""
+"""Texts in many formats: each is read as intended, or refused with a hint."""
 
 import csv
 import io
@@ -153,7 +153,7 @@ def test_pairs_in_many_forms(tmp_path, monkeypatch, name, content):
         (b">seq1\nACGT\n", "this is FASTA", "a sequence and its label"),
     ],
 )
-def test_what_is_no_table_is_named_with_the_way_out(tmp_path, start, what, hint):
+def test_a_file_that_is_not_a_table_is_refused_with_a_hint(tmp_path, start, what, hint):
     path = tmp_path / "a.dat"
     path.write_bytes(start)
     with pytest.raises(DataError, match=what) as refused:
@@ -161,7 +161,7 @@ def test_what_is_no_table_is_named_with_the_way_out(tmp_path, start, what, hint)
     assert hint in refused.value.hint
 
 
-def test_measurements_of_flowers_are_no_sequences(tmp_path):
+def test_measurements_of_flowers_are_not_sequences(tmp_path):
     path = tmp_path / "iris.csv"
     rows = [(4 + n % 9 / 10, 2 + n % 7 / 5, 1 + n % 5 / 10, "ab"[n % 2]) for n in range(60)]
     path.write_text(as_csv([("length", "width", "height", "species"), *rows]))

@@ -12,7 +12,7 @@ from seqlab.errors import DataError, SeqlabError, SeqlabWarning, UsageError
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """A function that writes a file and gives its name, so that messages name it as a user would."""
+    """Return a function that writes a file and returns its name, as a user would type it."""
     monkeypatch.chdir(tmp_path)
 
     def write(name, text):
@@ -33,7 +33,7 @@ def refusal(examples):
 
 
 class TestPairs:
-    def test_tab_separated_and_knowing_where_they_stand(self, write):
+    def test_tab_separated_with_line_numbers(self, write):
         path = write("pairs.tsv", "Go.\tVa !\tnote\n\nRun!\tCours\u202f!\n")
         with pytest.warns(SeqlabWarning, match="not used: 3"):
             pairs = list(read_pairs([path]))
@@ -104,7 +104,7 @@ class TestPairs:
         assert message == "p.csv:2: 1 column where 2 are needed: 'a'"
         assert hint == "columns are separated by a comma; this line has none."
 
-    def test_a_column_that_is_not_there(self, write):
+    def test_a_column_that_does_not_exist(self, write):
         path = write("p.csv", "english,french\na,b\n")
         assert refusal(read_pairs([path], source="englsh")) == (
             "p.csv:2: there is no column 'englsh'",
@@ -204,11 +204,11 @@ class TestLabelled:
         path = write("a.jsonl", '{"text": "fine", "label": 1}\n{"text": "dull", "label": false}\n')
         assert found(read_labelled([path])) == [("fine", "1"), ("dull", "false")]
 
-    def test_texts_beside_labels(self, write):
+    def test_a_file_of_texts_and_a_file_of_labels(self, write):
         paths = [write("texts", "fine film\ndull\n"), write("labels", "pos\nneg\n")]
         assert found(read_labelled(paths)) == [("fine film", "pos"), ("dull", "neg")]
 
-    def test_csv_with_names_that_are_often_used(self, write):
+    def test_csv_with_other_usual_names(self, write):
         assert found(read_labelled([write("a.csv", "stars,review\n5,fine\n")])) == [("fine", "5")]
 
     def test_an_empty_label(self, write):
@@ -344,7 +344,7 @@ class TestTagged:
             "a.conllu:1: 3 columns where 10 are needed: '1 I PRON'"
         )
 
-    def test_a_tag_that_is_not_there(self, write):
+    def test_a_tag_column_that_does_not_exist(self, write):
         with pytest.raises(
             UsageError, match="there is no column 'upso' in a CoNLL-U file"
         ) as caught:
@@ -365,13 +365,13 @@ class TestTagged:
         ("wnut17/emerging.dev.conll.gz", 1009, 15733),
     ],
 )
-def test_real_treebanks_have_the_size_that_is_known(shared_data, name, sentences, words):
+def test_real_treebanks_have_their_published_size(shared_data, name, sentences, words):
     examples = list(read_tagged([str(shared_data(name))]))
     assert (len(examples), sum(len(example.source) for example in examples)) == (sentences, words)
 
 
 class TestTaggedByStrangers:
-    """Files of tagged words that are written in other ways than CoNLL."""
+    """Files of tagged words in other formats than CoNLL."""
 
     SENTENCES: ClassVar = [
         (("EU", "rejects", "it"), ("B-ORG", "O", "O")),

@@ -1,4 +1,4 @@
-"""Numbers over time, from tables as people keep them."""
+"""Time series read from tables."""
 
 import warnings
 
@@ -34,19 +34,19 @@ def refusal(path, **options):
     return str(caught.value)
 
 
-def test_a_time_column_is_known_by_its_name_and_the_others_are_variables(table):
+def test_the_time_column_is_found_by_its_name_and_the_others_are_variables(table):
     series = read_series(table(MONTHS))
     assert series.columns == ("Passengers",)
     assert series.times == ("1949-11", "1949-12", "1950-01")
     assert series.values.tolist() == [[104], [118], [115]]
 
 
-def test_a_gap_is_not_a_number_and_nothing_is_filled_in(table):
+def test_a_missing_value_is_nan(table):
     series = read_series(table(HOURS))
     np.testing.assert_equal(series.values, [[1, 2.5], [np.nan, 3], [np.nan, 4]])
 
 
-def test_columns_are_chosen_by_name_or_number_in_the_order_asked_for(table):
+def test_columns_are_chosen_by_name_or_number_in_the_order_requested(table):
     path = table(HOURS)
     assert read_series(path, columns=["OT", "2"]).columns == ("OT", "load")
     with pytest.raises(UsageError, match="there is no column 'lod'") as caught:
@@ -54,7 +54,7 @@ def test_columns_are_chosen_by_name_or_number_in_the_order_asked_for(table):
     assert "load" in caught.value.hint
 
 
-def test_a_time_may_stand_in_several_columns(table):
+def test_a_time_in_several_columns(table):
     rows = ["year,month,day,hour,pm", "2010,12,31,22,1", "2010,12,31,23,2", "2011,1,1,0,3"]
     series = read_series(table(rows), time="year,month,day,hour")
     assert series.columns == ("pm",)
@@ -77,18 +77,18 @@ def test_without_times_the_rows_are_equally_far_apart(table):
         (["year,x", "2000,1", "2010,1"], ["2020", "2030"]),
     ],
 )
-def test_the_future_is_written_as_the_past_is(table, rows, expected):
+def test_future_times_have_the_form_of_past_times(table, rows, expected):
     assert future_times(read_series(table(rows)), 2) == expected
 
 
-def test_what_is_no_number_is_named_by_row_and_column(table):
+def test_a_value_that_is_not_a_number_is_named_by_row_and_column(table):
     assert "series.csv:3, column 'x': 'NW' is not a number" in refusal(
         table(["date,x", "2024-01-01,1", "2024-01-02,NW"])
     )
     assert "series.csv:2, column 'x': infinity" in refusal(table(["date,x", "2024-01-01,inf"]))
 
 
-def test_rows_that_are_out_of_order_are_sorted_and_a_time_that_is_there_twice_is_refused(table):
+def test_unsorted_rows_are_sorted_and_repeated_times_are_refused(table):
     late = table(["date,x", "2024-01-02,1", "", "2024-01-01,2", "2024-01-03,3"])
     with pytest.warns(SeqlabWarning, match="the rows are sorted by time"):
         series = read_series(late)
@@ -103,7 +103,7 @@ def test_rows_that_are_out_of_order_are_sorted_and_a_time_that_is_there_twice_is
         assert "series.csv:4: 2024-01-02 is repeated (first on line 2)" in refusal(twice)
 
 
-def test_what_is_no_time_is_refused(table):
+def test_a_value_that_is_not_a_time_is_refused(table):
     assert "series.csv:3: 'soon' is not a time like the others" in refusal(
         table(["date,x", "2024-01-02,1", "soon,2"])
     )
@@ -134,12 +134,12 @@ def test_tables_without_content_are_refused(table):
         (["0"], 1),
     ],
 )
-def test_a_season_that_suits_the_time_stamps(times, season):
+def test_the_season_follows_from_the_time_stamps(times, season):
     assert usual_season(times) == season
 
 
-def test_a_calendar_goes_round(table):
-    """Six in the morning, half a week and half a year later are on the other side of their circles."""
+def test_calendar_features_are_points_on_a_circle(table):
+    """Six in the morning, half a week and half a year later are half a turn or a quarter turn away."""
     hours = calendar_features(["2024-01-01 00:00", "2024-01-01 06:00", "2024-01-02 00:00"])
     np.testing.assert_allclose(hours[:, [0, 3]], [[0, 1], [1, 0], [0, 1]], atol=1e-9)
     year = calendar_features(["2024-01", "2024-07", "2025-01"])
@@ -243,7 +243,7 @@ def test_times_of_many_forms_have_a_frequency(table, stamps, first, following, f
     assert season is None or usual_season(series.times) == season
 
 
-def test_missing_time_stamps_are_filled_in_as_missing_values(table):
+def test_missing_time_stamps_become_missing_values(table):
     rows = [f"{day},{place}" for place, day in enumerate(JANUARY) if place not in (3, 4, 20)]
     with pytest.warns(
         SeqlabWarning, match=r"3 time stamps are missing \(daily, the first is 2024-01-04\)"
@@ -254,7 +254,7 @@ def test_missing_time_stamps_are_filled_in_as_missing_values(table):
     assert (frequency_of(series), usual_season(series.times)) == ("daily", 7)
 
 
-def test_weekends_are_not_missing_where_there_are_none(table):
+def test_weekends_are_not_missing_in_a_series_of_weekdays(table):
     days = np.arange("2024-01-01", "2024-02-10", dtype="datetime64[D]")
     weekdays = [str(day) for day in days if np.is_busday(day) and str(day) != "2024-01-15"]
     with pytest.warns(
@@ -266,19 +266,19 @@ def test_weekends_are_not_missing_where_there_are_none(table):
     assert usual_season(series.times) == 5
 
 
-def test_times_without_a_regular_step_are_taken_as_they_come(table):
+def test_times_without_a_regular_step_keep_their_order(table):
     rows = ["date,x", "2024-01-01,1", "2024-01-02,2", "2024-02-11,3", "2024-06-01,4"]
     with pytest.warns(SeqlabWarning, match="the times have no regular step"):
         assert len(read_series(table(rows))) == 4
 
 
-def test_a_time_column_is_known_by_what_it_holds(table):
+def test_the_time_column_is_found_by_its_content(table):
     series = read_series(table(["x,Monat der Messung", "1,2024-01", "2,2024-02"]))
     assert series.columns == ("x",)
     assert series.times == ("2024-01", "2024-02")
 
 
-def test_text_and_columns_that_count_are_set_aside_with_a_warning(table):
+def test_text_and_row_numbers_are_left_out_with_a_warning(table):
     rows = [
         "No,date,x,wind",
         *(f"{n + 1},{day},{n * 2},{'NW' if n % 2 else 'SE'}" for n, day in enumerate(JANUARY)),
@@ -301,7 +301,7 @@ def test_text_and_columns_that_count_are_set_aside_with_a_warning(table):
         (["date,x", "2024-01-01,5%", "2024-01-02,7.5 %"], [5, 7.5]),
     ],
 )
-def test_numbers_as_they_are_written_elsewhere(table, rows, expected):
+def test_numbers_in_the_notation_of_other_countries(table, rows, expected):
     assert read_series(table(rows)).values[:, 0].tolist() == expected
 
 
@@ -361,7 +361,7 @@ def test_many_series_one_below_the_other_are_columns_side_by_side(table):
     )
 
 
-def test_two_columns_may_tell_series_apart_and_each_may_have_several_values(table):
+def test_two_columns_may_identify_series_of_several_variables(table):
     keys = [(store, item, day) for store in "12" for item in "12" for day in JANUARY[:8]]
     rows = [f"{day},{store},{item},{n * 1.5},{n}.25" for n, (store, item, day) in enumerate(keys)]
     series = read_series(table(["date,store,item,sales,price", *rows]))
