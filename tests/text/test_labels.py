@@ -41,12 +41,12 @@ def test_no_labels_at_all():
         ({"names": "a", "counts": [1]}, "'names' must be a list"),
         ({"names": [], "counts": []}, "0 names and 0 counts"),
         ({"names": ["a", "b"], "counts": [1]}, "2 names and 1 counts"),
-        ({"names": ["a", "a"], "counts": [1, 1]}, "there twice: 'a'"),
+        ({"names": ["a", "a"], "counts": [1, 1]}, "is repeated: 'a'"),
         ({"names": ["a", 1], "counts": [1, 1]}, "entry 1 is not text"),
         ({"names": ["a"], "counts": [True]}, "whole numbers"),
         ({"names": ["a"], "counts": [-1]}, "none below 0"),
     ],
 )
-def test_odd_labels_are_refused(data, message):
+def test_malformed_labels_are_refused(data, message):
     with pytest.raises(BundleError, match=message):
         Labels.from_json(data)

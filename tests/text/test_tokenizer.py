@@ -250,7 +250,7 @@ def stored(kind, *pieces, specials=SPECIALS):
         (None, "its 'kind'"),
         ({}, "its 'kind'"),
         ({"kind": 3}, "its 'kind'"),
-        ({"kind": "wordss"}, "called 'wordss'; did you mean 'words'"),
+        ({"kind": "wordss"}, "named 'wordss'; did you mean 'words'"),
         ({"kind": "words", "normaliser": NORMALISER}, "lacks its part 'vocabulary'"),
         ({"kind": "bytes"}, "lacks its part 'normaliser'"),
         ({"kind": "bytes", "normaliser": {}}, "lacks its part 'form'"),
@@ -269,7 +269,7 @@ def stored(kind, *pieces, specials=SPECIALS):
         (stored("words", "a", ["b"]), "entry 1 is not text"),
     ],
 )
-def test_odd_tokenizers_are_refused(data, message):
+def test_malformed_tokenizers_are_refused(data, message):
     with pytest.raises(BundleError, match=message) as caught:
         from_json(data)
     assert "train again" in caught.value.hint

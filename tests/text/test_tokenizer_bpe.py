@@ -201,12 +201,12 @@ def changed(*path, value):
         (changed("library", "model", "merges", 1, value=["q", "z"]), "merge 1 .* uses 'qz'"),
         (
             changed("library", "model", "merges", 1, value=["<eo", "s>"]),
-            "merge 1 .* no piece of text",
+            "merge 1 .* not a piece of text",
         ),
         (changed("library", "model", "merges", 1, value=["e", "s"]), "the same merge twice"),
     ],
 )
-def test_an_odd_file_is_refused(data, message):
+def test_a_malformed_file_is_refused(data, message):
     with pytest.raises(BundleError, match=message) as caught:
         from_json(data)
     assert "train again" in caught.value.hint

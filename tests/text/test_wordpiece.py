@@ -199,7 +199,7 @@ STORED = tokenizer_of("a", "##b").to_json()
         ({"normaliser": {}}, "lacks its part 'form'"),
     ],
 )
-def test_odd_tokenizers_are_refused(change, message):
+def test_malformed_tokenizers_are_refused(change, message):
     with pytest.raises(BundleError, match=message) as caught:
         from_json(STORED | change)
     assert "train again" in caught.value.hint
