@@ -29,16 +29,16 @@ __all__ = [
 from seqlab.errors import SeqlabError
 from seqlab.machine import limit_product_caches, sleep_while_waiting
 
-_HOMES = {
+_MODULES = {
     **dict.fromkeys(("Model", "Trained", "load", "train"), "seqlab.lab"),
     **dict.fromkeys(("Recipe", "load_recipe", "recipe_names"), "seqlab.recipe"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are fetched when they are first used, so that `import seqlab` does not wait for torch."""
-    if name not in _HOMES:
+    """Import public names when they are first used, so that `import seqlab` does not import torch."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'seqlab' has no attribute '{name}'")
     sleep_while_waiting()
     limit_product_caches()
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

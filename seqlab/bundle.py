@@ -1,15 +1,15 @@
-"""A trained thing on disk: text, JSON and safetensors, each file's sha256 in the manifest. Never pickle.
+"""A bundle: a trained model on disk as text, JSON and safetensors, without pickle.
 
-recipe.toml         what it is and how it was trained
-model.safetensors   its weights
-tokenizer.json      its vocabularies, for machines
-vocabulary.txt      the same, for people
-metrics.json        how good it was when it was made, beside its baselines
-CARD.md             all of this in a page
-manifest.json       format number, and the sha256 of each file above
+recipe.toml         all settings of the model and of its training
+model.safetensors   the weights
+tokenizer.json      the vocabularies
+vocabulary.txt      the vocabularies as plain text, for people
+metrics.json        facts about the training, and the scores of the model and of its baselines
+CARD.md             a summary of all of this
+manifest.json       the format number, and the sha256 of each file above
 
-Format 2 is a bundle in bytes: each matrix of its weights is int8, and NAME.scale has the scale of each output.
-Some lie in shipped/ and come with the package: they are called by their names.
+In format 2 each matrix of weights is int8, and NAME.scale has the scale of each output.
+The bundles in shipped/ come with the package and are loaded by their names.
 """
 
 import hashlib
@@ -33,13 +33,15 @@ from seqlab.models.build import fill
 from seqlab.recipe import Recipe, parse_recipe, to_toml
 from seqlab.training.checkpoint import write_together
 
-FORMAT, BYTES = 1, 2
+FLOAT_FORMAT = 1
+INT8_FORMAT = 2
 MANIFEST = "manifest.json"
 SHIPPED = Path(__file__).parent / "shipped"
 _NEEDED = ("recipe.toml", "model.safetensors", "tokenizer.json", "metrics.json")
 _RESTORE = "restore the file from where the bundle came from, or train again."
 
-FORMER = {"floors": "baselines", "floor_note": "baseline_note"}  # names of scores in older bundles
+# keys in older bundles, and their present names
+OLD_KEYS = {"floors": "baselines", "floor_note": "baseline_note"}
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,12 @@ class Bundle:
 
     recipe: Recipe
     codec: Codec
-    model: Any  # the network, whose kind the task knows
-    metrics: Json  # what was measured of it, and chosen by that: scores, and the temperature of its labels
-    int8: bool = False  # its matrices are on the grid of int8
+    # the network; its class depends on the task
+    model: Any
+    # scores, facts about the training, and calibration parameters such as the temperature of labels
+    metrics: Json
+    # whether its matrices are rounded to int8
+    int8: bool = False
 
     @property
     def num_parameters(self) -> int:
@@ -58,14 +63,14 @@ class Bundle:
 
 
 def save_bundle(bundle: Bundle, folder: Path) -> None:
-    """Write all files beside their places and move them there, the manifest last: a bundle that has one is whole.
+    """Write all files under temporary names and rename them, the manifest last: with a manifest, a bundle is complete.
 
-    What lies there before stays whole until everything new is on the disk.
+    An older bundle in the directory stays complete until all new files are on the disk.
     """
-    weights, number = _weights(bundle), BYTES if bundle.int8 else FORMAT
+    number = INT8_FORMAT if bundle.int8 else FLOAT_FORMAT
     files = {
         "recipe.toml": to_toml(bundle.recipe).encode(),
-        "model.safetensors": save(weights, metadata={"format": str(number)}),
+        "model.safetensors": save(_weights(bundle), metadata={"format": str(number)}),
         "tokenizer.json": json.dumps(bundle.codec.to_json(), ensure_ascii=False, indent=1).encode(),
         "vocabulary.txt": bundle.codec.page().encode(),
         "metrics.json": json.dumps(bundle.metrics, indent=2).encode(),
@@ -83,18 +88,15 @@ def read_bundle(
     codec: Callable[[Recipe, Any], Codec],
     build: Callable[[Recipe, Codec], nn.Module],
 ) -> Bundle:
-    """Read a bundle, after checking that each of its files is there and is the one that was written.
+    """Read a bundle, after checking that its files are complete and unchanged.
 
-    What depends on the task comes as an argument: how a recipe is checked, how its codec is read, how it is built.
+    Functions that depend on the task are arguments: checking a recipe, reading its codec, and building its network.
     """
     folder = find_bundle(folder)
     files = _checked_files(folder)
+    text = files["recipe.toml"].decode("utf-8", "replace")
     try:
-        recipe = check(
-            parse_recipe(
-                files["recipe.toml"].decode("utf-8", "replace"), where=str(folder / "recipe.toml")
-            )
-        )
+        recipe = check(parse_recipe(text, where=str(folder / "recipe.toml")))
     except RecipeError as error:
         raise _broken(str(error)) from None
     tokenizers = read_codec_file(
@@ -105,15 +107,15 @@ def read_bundle(
         raise _broken(f"{folder / 'metrics.json'}: not a table of scores")
     held_out = metrics.get("validation")
     if isinstance(held_out, dict):
-        metrics["validation"] = {FORMER.get(name, name): held_out[name] for name in held_out}
+        metrics["validation"] = {OLD_KEYS.get(name, name): held_out[name] for name in held_out}
     model = build(recipe, tokenizers)
-    in_bytes = _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
+    is_int8 = _load_weights(model, files["model.safetensors"], folder / "model.safetensors")
     bundle = Bundle(recipe, tokenizers, model, metrics)
-    return to_int8(bundle) if in_bytes else bundle
+    return to_int8(bundle) if is_int8 else bundle
 
 
 def to_int8(bundle: Bundle) -> Bundle:
-    """The same model in bytes: its matrices rounded in place to the grid of int8, one scale for each output."""
+    """Round the matrices of a model in place to int8, with one scale for each output; return it as an int8 bundle."""
     if not any(map(is_rounded, bundle.model.parameters())):
         raise UsageError(
             f"'{bundle.recipe.name}' has no matrix to round to int8", hint="leave out --int8."
@@ -123,14 +125,17 @@ def to_int8(bundle: Bundle) -> Bundle:
 
 
 def _weights(bundle: Bundle) -> dict[str, Tensor]:
+    """Return the weights as they are stored: as floats, or as int8 with scales."""
     weights = {name: p.detach().contiguous() for name, p in bundle.model.named_parameters()}
-    for name in [name for name, weight in weights.items() if bundle.int8 and is_rounded(weight)]:
+    if not bundle.int8:
+        return weights
+    for name in [name for name, weight in weights.items() if is_rounded(weight)]:
         weights[name], weights[f"{name}.scale"] = quantise(weights[name])
     return weights
 
 
 def read_codec_file(content: bytes, path: Path, codec: Callable[[Any], Codec]) -> Codec:
-    """The codec in a tokenizer file; a refusal names the file."""
+    """Read the codec in a tokenizer file; errors name the file."""
     try:
         return codec(_json(content, path))
     except BundleError as error:
@@ -145,36 +150,38 @@ def _broken(message: str) -> BundleError:
 
 
 def refuse_existing(out: Path) -> None:
-    """A model that is handed on goes into a new directory."""
+    """Raise an error if the directory for an exported model exists."""
     if out.exists():
         raise RunError(
-            f"{out}: this is there already", hint="give another directory. It was not touched."
+            f"{out}: this exists already", hint="give another directory. It was not changed."
         )
 
 
 def is_bundle(folder: Path) -> bool:
+    """Whether the directory holds a complete bundle."""
     return (folder / MANIFEST).is_file()
 
 
 def shipped() -> dict[str, Path]:
-    """The models that come with the package, by name."""
+    """Return the directories of the models that come with the package, by name."""
     return {folder.name: folder for folder in sorted(SHIPPED.glob("*")) if is_bundle(folder)}
 
 
 def find_bundle(folder: str | Path) -> Path:
-    """The directory itself where there is one; else that of the shipped model with this name."""
+    """Return the path if it exists, else the directory of the shipped model with this name."""
     return Path(folder) if Path(folder).exists() else shipped().get(str(folder), Path(folder))
 
 
-def _instead(folder: Path) -> str:
-    """What to do with a directory that holds no finished model."""
+def _hint_for_directory(folder: Path) -> str:
+    """Say what to do with a directory that holds no complete model."""
     if (folder / "run").is_dir():
         return "train it to its end, or stop it with Ctrl-C."
-    inside = [str(each) for each in sorted(folder.iterdir()) if is_bundle(each)]
-    return f"it holds models: {', '.join(inside[:9])}." if inside else _RESTORE
+    models = [str(path) for path in sorted(folder.iterdir()) if is_bundle(path)]
+    return f"it holds models: {', '.join(models[:9])}." if models else _RESTORE
 
 
 def _checked_files(folder: Path) -> dict[str, bytes]:
+    """Read the files of a bundle and check them against the manifest."""
     if folder.is_file():
         raise BundleError(
             f"{folder}: this is a file, not the directory of a model",
@@ -188,14 +195,15 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
     if not is_bundle(folder):
         raise BundleError(
             f"{folder}: this directory holds no finished model (no {MANIFEST})",
-            hint=_instead(folder),
+            hint=_hint_for_directory(folder),
         )
     manifest = _json((folder / MANIFEST).read_bytes(), folder / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise _broken(f"{folder / MANIFEST}: not a manifest of Seqlab's")
-    if manifest.get("format") not in (FORMAT, BYTES):
+        raise _broken(f"{folder / MANIFEST}: not a manifest of Seqlab")
+    if manifest.get("format") not in (FLOAT_FORMAT, INT8_FORMAT):
         raise BundleError(
-            f"{folder}: written in format {manifest.get('format')!r}; this version reads format {FORMAT} and {BYTES}",
+            f"{folder}: written in format {manifest.get('format')!r}; "
+            f"this version reads format {FLOAT_FORMAT} and {INT8_FORMAT}",
             hint="use the version of Seqlab that made it, or a newer one.",
         )
     files = {}
@@ -205,7 +213,7 @@ def _checked_files(folder: Path) -> dict[str, bytes]:
             raise _broken(f"{path}: this file of the model is missing")
         files[name] = path.read_bytes()
         if hashlib.sha256(files[name]).hexdigest() != manifest["files"].get(name):
-            raise _broken(f"{path}: not the file that was written: it was changed or cut off")
+            raise _broken(f"{path}: this file was changed or truncated")
     return files
 
 
@@ -218,7 +226,7 @@ def _json(content: bytes, path: Path) -> Any:
 
 @torch.no_grad()
 def _load_weights(model: nn.Module, content: bytes, path: Path) -> bool:
-    """Fill the model; whether its weights were in bytes."""
+    """Copy the stored weights into the model; return whether they were int8."""
     try:
         weights = load(content)
     except SafetensorError as error:
@@ -229,20 +237,21 @@ def _load_weights(model: nn.Module, content: bytes, path: Path) -> bool:
     weights |= {name: dequantise(weights[name], scale) for name, scale in scales.items()}
     parameters = dict(model.named_parameters())
     for name in parameters.keys() ^ weights.keys():
-        raise _broken(f"{path}: weight '{name}' is not where the recipe has one")
+        where = "missing" if name in parameters else "not part of the recipe's network"
+        raise _broken(f"{path}: weight '{name}' is {where}")
     for name, parameter in parameters.items():
         fill(parameter, weights[name].shape, weights[name].dtype)
         if parameter.shape != weights[name].shape:
             shape = tuple(weights[name].shape)
             raise _broken(
-                f"{path}: weight '{name}' has shape {shape} where the recipe has {tuple(parameter.shape)}"
+                f"{path}: weight '{name}' has shape {shape}, but the recipe's network has {tuple(parameter.shape)}"
             )
         parameter.copy_(weights[name])
     return bool(scales)
 
 
 def card(bundle: Bundle) -> str:
-    """A page about the model, for people."""
+    """Return the model card in Markdown."""
     recipe = bundle.recipe
     scores = "\n".join(
         f"| {name} | {_figure(value)} |"
@@ -268,6 +277,7 @@ Use it: `seqlab predict THIS_DIRECTORY`. All settings: `recipe.toml`.
 
 
 def _flat(table: Json, prefix: str = "") -> list[tuple[str, Any]]:
+    """Flatten nested scores to rows of names and values; lists are left out."""
     rows: list[tuple[str, Any]] = []
     for name, value in table.items():
         if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Scores of a small file: each part of it is held out in turn, and models learn from the rest.
+"""Cross-validation of small files: each part is held out in turn, and models are trained on the rest.
 
-The run itself holds out the first part. The models of the other folds learn from as much, are scored, and are thrown
-away; a score of all folds together is one of so many examples, for a model as it is kept.
+The run itself holds out the first part, and its model is kept. The models of the other folds are only scored. The
+pooled scores of all folds estimate the quality of the model that is kept from more examples than one part has.
 """
 
 import json
@@ -24,11 +24,11 @@ from seqlab.tasks.settings import HELD_OUT
 from seqlab.tasks.task import Report
 
 FOLDS = "folds.json"
-MOST = 5
+MAX_FOLDS = 5
 
 
 def num_folds(recipe: Recipe, corpus: Corpus) -> int:
-    """How many parts of a file are held out in turn: one if it is enough for a score, or if time is limited."""
+    """Return how many parts of a file are held out in turn: one if it has enough examples, or if time is limited."""
     if (
         task_of(recipe).data_kind(recipe) is not EXAMPLES
         or recipe.data.fold > 1
@@ -36,30 +36,32 @@ def num_folds(recipe: Recipe, corpus: Corpus) -> int:
     ):
         return 1
     held_out = max(corpus.size.get(f"validation_{side}_rows", 0) for side in ("source", "target"))
-    return 1 if held_out >= HELD_OUT else min(MOST, int(1 / recipe.data.validation + 1e-6))
+    if held_out >= HELD_OUT:
+        return 1
+    return min(MAX_FOLDS, int(1 / recipe.data.validation + 1e-6))
 
 
 def write_folds(folder: Path, reports: Sequence[dict[str, Report | None]]) -> None:
-    """Write down how the models of each fold were scored, by the names of their recipes."""
+    """Store the reports of the models of each fold, by the names of their recipes."""
     rows = [{name: _to_json(report) for name, report in fold.items()} for fold in reports]
     (folder / RUN / FOLDS).write_text(json.dumps(rows), "utf-8")
 
 
 def read_folds(folder: Path, score: str) -> list[dict[str, Json]]:
-    """The folds that were written down and have this score; nothing where there are no others."""
+    """Read the stored folds that have this score; an empty list if there are none."""
     path = folder / RUN / FOLDS
     folds = json.loads(path.read_text("utf-8")) if path.exists() else []
     return [fold for fold in folds if all(table["score"] == score for table in fold.values())]
 
 
 def pooled(report: Report, others: Sequence[Json]) -> tuple[Json, ExampleScores]:
-    """The scores of a run and of its other folds together, and what each example adds to the one that judges."""
-    by_example, own = cast(ExampleScores, report.by_example), report.to_json()
+    """Pool the scores of a run and of its other folds, and the contributions of examples to the main score."""
+    by_example = cast(ExampleScores, report.by_example)
+    own = report.to_json()
     if not others:
         return own, by_example
-    together = replace(
-        by_example, sums=np.concatenate([by_example.sums, *(table["sums"] for table in others)])
-    )
+    sums = np.concatenate([by_example.sums, *(table["sums"] for table in others)])
+    pooled_examples = replace(by_example, sums=sums)
     tables = [own, *(table["scores"] for table in others)]
     weights = [table["examples"] for table in tables]
     baselines = {
@@ -69,18 +71,19 @@ def pooled(report: Report, others: Sequence[Json]) -> tuple[Json, ExampleScores]
     scores = _means(tables, weights)
     if "perplexity" in scores:
         scores["perplexity"] = perplexity(scores["loss"])
-    judged = {together.score: together.value()}
+    main_score = {pooled_examples.score: pooled_examples.value()}
     counts = {
         "examples": sum(weights),
         "folds": len(tables),
-        "interval": {together.score: list(interval(together))},
+        "interval": {pooled_examples.score: list(interval(pooled_examples))},
     }
-    kept = {name: value for name, value in own.items() if name != "by_length"}
-    return {**kept, **scores, **judged, **counts, "baselines": baselines}, together
+    unpooled = {name: value for name, value in own.items() if name != "by_length"}
+    table = {**unpooled, **scores, **main_score, **counts, "baselines": baselines}
+    return table, pooled_examples
 
 
 def _means(tables: Sequence[Json], weights: Sequence[int]) -> dict[str, float]:
-    """The mean of each score that is a number in all tables."""
+    """Return the weighted mean of each score that is a number in all tables."""
     names = [
         name for name in tables[0] if all(isinstance(table.get(name), float) for table in tables)
     ]

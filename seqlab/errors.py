@@ -1,8 +1,8 @@
-"""Errors that a person can act on: what was wrong, where, what was seen, what stayed untouched, what to do.
+"""The errors and warnings of Seqlab. A message says what was wrong, where, and the value; a hint says what to do.
 
 SeqlabError
-├── UsageError     an option that makes no sense (exit code 2; the others 1)
-├── DataError      a file, a line, a value of the user's
+├── UsageError     an invalid option or argument (exit code 2; the others 1)
+├── DataError      a file, a line or a value of the user's data
 ├── RecipeError    a key or a value in a recipe
 ├── BundleError    a trained model on disk
 └── RunError       a training run: its directory, its checkpoints
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class SeqlabError(Exception):
-    """Base of everything that Seqlab raises on purpose; `hint` says what to do next."""
+    """The base of the errors that Seqlab raises; `hint` says what to do next."""
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -27,61 +27,59 @@ class SeqlabError(Exception):
 
 
 class UsageError(SeqlabError):
-    """An option or an argument that makes no sense."""
+    """An invalid option or argument."""
 
 
 class DataError(SeqlabError):
-    """A file, a line or a value of the user's is not what it must be."""
+    """An invalid file, line or value in the user's data."""
 
 
 class RecipeError(SeqlabError):
-    """A key or a value in a recipe is not what it must be."""
+    """An invalid key or value in a recipe."""
 
 
 class BundleError(SeqlabError):
-    """A trained model on disk is missing a part, or a part was changed."""
+    """A trained model on disk is incomplete or was changed."""
 
 
 class RunError(SeqlabError):
-    """A training run cannot start or go on in its directory."""
+    """A training run cannot start or continue in its directory."""
 
 
 class SeqlabWarning(UserWarning):
-    """Something the user should know that is not an error: a row that was cut, a label never seen."""
+    """Something that the user should know but that is no error, such as a row that was cut."""
 
 
 def warn(message: str) -> None:
-    """Tell the user of something that is not an error."""
+    """Warn the user."""
     warnings.warn(message, SeqlabWarning, stacklevel=3)
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """A hint for a name that does not exist: the one that was probably meant, else all there are."""
+    """Return a hint for an unknown name: similar names, or all names if none is similar."""
     names = sorted(choices)
-    partly = [each for each in names if name in each.split("-")] if len(name) > 1 else []
-    near = partly or get_close_matches(name, names, n=1)
-    return (
-        f"did you mean {' or '.join(map(repr, near))}?"
-        if near
-        else f"there are: {', '.join(names)}."
-    )
+    parts = [each for each in names if name in each.split("-")] if len(name) > 1 else []
+    similar = parts or get_close_matches(name, names, n=1)
+    if similar:
+        return f"did you mean {' or '.join(map(repr, similar))}?"
+    return f"there are: {', '.join(names)}."
 
 
 def one_of(what: str, name: str, choices: Collection[str]) -> str:
-    """The name, if it is one of the choices."""
+    """Return the name if it is one of the choices, else raise an error."""
     if name not in choices:
         raise UsageError(f"there is no {what} '{name}'", hint=nearest(name, choices))
     return name
 
 
 def shorten(text: str, limit: int = 60) -> str:
-    """A value as it is quoted in a message: on one line, and not too long."""
+    """Quote a value for a message, on one line and not longer than the limit."""
     quoted = repr(text)
     return quoted if len(quoted) <= limit else quoted[: limit - 4] + "...'"
 
 
 def package(name: str, use: str, *, hint: str) -> Any:
-    """A module of a package that may be missing; `use` says what needs it, and which package it is."""
+    """Import a module of an optional package; the error message begins with `use`, which names the package."""
     try:
         import_module(name.partition(".")[0])
         return import_module(name)

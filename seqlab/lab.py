@@ -1,4 +1,4 @@
-"""The verbs as plain functions: train, load, look at data. The command line calls these alone."""
+"""Training, importing and exporting models, and summaries of data, as functions; the command line calls them."""
 
 import time
 import warnings
@@ -53,7 +53,8 @@ __all__ = [
 ]
 
 
-BASELINE_SHARE = 0.2  # of a limited time, at most, is for the baseline
+# the maximum share of a limited time for the baseline
+BASELINE_SHARE = 0.2
 
 
 def train(
@@ -73,95 +74,98 @@ def train(
     threads: int | None = None,
     score_if_stopped: bool = True,
 ) -> Trained:
-    """Train a recipe on the user's files into the directory `out`.
+    """Train a recipe on the user's data and save the model in the directory `out`.
 
-    `data` is a path, several, or what is in Python already: texts, pairs, dicts, columns, arrays or a data frame.
-    `settings` are `section.key=value` overrides; `start` is a trained model whose weights the new one begins with.
-    With `resume`, a stopped run goes on where it stood, and only `out` is needed. What `out` already holds is never
-    touched unless `resume` or `overwrite` says so. `begun` is told the directory as soon as the run lies there.
-    `stop` is asked after each step. `threads` fixes the number of threads, which is otherwise chosen by measuring.
+    `data` is one path or several, or data in memory: texts, pairs, dicts, columns, arrays or a data frame.
+    `settings` are `section.key=value` overrides; `start` is a trained model from whose weights the new one starts.
+    `resume` continues a stopped run, for which only `out` is needed. Existing files in `out` are not changed
+    without `resume` or `overwrite`. `begun` is called with the directory as soon as the run is prepared.
+    `stop` is called after each step. `threads` fixes the number of threads, which is otherwise chosen by measuring.
     """
     if resume and overwrite:
         raise UsageError(
-            "--resume goes on with a run, --overwrite throws it away", hint="choose one of them."
+            "--resume continues a run, --overwrite replaces it", hint="choose one of them."
         )
     keep_freed_memory()
     with joined() as world, restore_threads():
-        again = resume or (restarted() and out is not None and is_run(Path(out)))
-        fitted = partial(
+        resume = resume or (restarted() and out is not None and is_run(Path(out)))
+        fit_run = partial(
             fit,
-            resume=again,
+            resume=resume,
             report=(report if world.leads else None) or Silence(),
             stop=stop,
             world=world,
             threads=threads,
             score_if_stopped=score_if_stopped,
         )
-        if again:
+        if resume:
             folder = existing_run(out)
             with locked(folder) if world.leads else nullcontext():
                 if world.leads:
                     begun(folder)
-                trained = fitted(folder, *reopen_run(folder, task, recipe, settings))
-                return _beside_baseline(trained, folder) if world.leads else trained
+                trained = fit_run(folder, *reopen_run(folder, task, recipe, settings))
+                return _compare_with_baseline(trained, folder) if world.leads else trained
         old = None if start is None else load_bundle(start)
-        chosen = _chosen_recipe(task, recipe, settings, old)
+        chosen = _find_recipe(task, recipe, settings, old)
         names = names_of(data)
         if not names:
             raise UsageError(
                 "there is nothing to train on", hint="give a file, or - for standard input."
             )
-        folder = (
-            Path(out)
-            if out is not None
-            else default_folder(chosen.task if recipe is None else chosen.name, names)
-        )
+        name = chosen.task if recipe is None else chosen.name
+        folder = default_folder(name, names) if out is None else Path(out)
         if not world.leads:
             world.wait()
-            return fitted(folder, *reopen_run(folder, None, None, ()))
+            return fit_run(folder, *reopen_run(folder, None, None, ()))
         are_paths = None not in (paths_of(data), paths_of(valid))
         in_files = nullcontext([names, names_of(valid)]) if are_paths else as_files(data, valid)
-        with locked(folder), in_files as (files, held_out):
+        with locked(folder), in_files as (files, valid_files):
             reporter = report or Silence()
             prepared = prepare_run(
-                folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=reporter
+                folder,
+                chosen,
+                settings,
+                old,
+                files,
+                valid_files,
+                overwrite=overwrite,
+                report=reporter,
             )
             world.wait()
             begun(folder)
-            chooses_model = recipe is not None or any(
-                each.startswith("model.") for each in settings
-            )
-            if not chooses_model and old is None and world.size == 1:
-                spooled = str(folder / RUN / SPOOLED)
-                again_files, again_valid = (
-                    [spooled if path == STDIN else path for path in paths]
-                    for paths in (files, held_out)
-                )
+            model_is_named = recipe is not None or any(s.startswith("model.") for s in settings)
+            if not model_is_named and old is None and world.size == 1:
                 start_time = time.perf_counter()
-                learn = partial(train, None, again_files, stop=stop, threads=threads)
-                _train_baseline(prepared[0], partial(learn, valid=again_valid), folder)
+                files, valid_files = (_reread(paths, folder) for paths in (files, valid_files))
+                learn = partial(train, None, files, stop=stop, threads=threads)
+                _train_baseline(prepared[0], partial(learn, valid=valid_files), folder)
                 if prepared[0].train.minutes is not None:
-                    fitted = partial(fitted, spent=time.perf_counter() - start_time)
-                elif not held_out:
+                    fit_run = partial(fit_run, spent=time.perf_counter() - start_time)
+                elif not valid_files:
                     _train_folds(*prepared, learn, folder, reporter)
-            return _beside_baseline(fitted(folder, *prepared), folder)
+            return _compare_with_baseline(fit_run(folder, *prepared), folder)
 
 
 def batch_setting(
     batch: int, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]
 ) -> str:
-    """The setting that makes batches so large: tokens of examples, or streams of one long text side by side."""
+    """Return the setting of the batch size: in tokens of examples, or in parallel streams of one long text."""
     if task is None and recipe is None:
         raise UsageError(
-            "--batch needs to know the task", hint="name it, or give --set train.batch_tokens=N."
+            "--batch needs a task", hint="name the task, or give --set train.batch_tokens=N."
         )
-    chosen = _chosen_recipe(task, recipe, settings)
+    chosen = _find_recipe(task, recipe, settings)
     name = "batch_rows" if task_of(chosen).data_kind(chosen) is STREAM else "batch_tokens"
     return f"train.{name}={batch}"
 
 
+def _reread(paths: list[str], folder: Path) -> list[str]:
+    """Return the paths with standard input replaced by its copy, for another training on the same data."""
+    return [str(folder / RUN / SPOOLED) if path == STDIN else path for path in paths]
+
+
 def _train_baseline(network: Recipe, learn: Callable[..., Trained], folder: Path) -> None:
-    """Train the baseline of a network on the same split, in a folder of its own beside the network's run."""
+    """Train the baseline of a network on the same split, in a folder inside the network's folder."""
     if name := task_of(network).baseline(network):
         minutes = network.train.minutes
         limit = [] if minutes is None else [f"train.minutes={BASELINE_SHARE * minutes}"]
@@ -175,19 +179,20 @@ def _train_folds(
     folder: Path,
     report: Reporter,
 ) -> None:
-    """Where too little is held out for a score, score network and baseline on other parts of the file as well."""
-    folds, baseline, reports = num_folds(network, corpus), task_of(network).baseline(network), []
+    """Cross-validate the network and its baseline if the held-out part has too few examples for a score."""
+    folds = num_folds(network, corpus)
+    baseline = task_of(network).baseline(network)
     if folds == 1 or not baseline:
         return
+    reports = []
     report.say(f"few examples: scored in {folds} folds, each by models trained on the others")
     for fold in range(2, folds + 1):
-        part, out = override(network, [f"data.fold={fold}"]), folder / RUN / "fold"
-        with (
-            temporary(out),
-            warnings.catch_warnings(),
-            suppress(DataError),
-        ):  # nothing may be left for a part
-            warnings.simplefilter("ignore", SeqlabWarning)  # it was said of the first part
+        part = override(network, [f"data.fold={fold}"])
+        out = folder / RUN / "fold"
+        # a fold without any example is left out
+        with temporary(out), warnings.catch_warnings(), suppress(DataError):
+            # the user has seen the warnings of the first fold
+            warnings.simplefilter("ignore", SeqlabWarning)
             both = [
                 learn(recipe=part, out=out / "network"),
                 learn(recipe=baseline, settings=same_split(part), out=out / "baseline"),
@@ -198,8 +203,8 @@ def _train_folds(
     write_folds(folder, reports)
 
 
-def _beside_baseline(trained: Trained, folder: Path) -> Trained:
-    """The better of a network and its baseline, if one was trained beside it."""
+def _compare_with_baseline(trained: Trained, folder: Path) -> Trained:
+    """Return the better one of a network and its baseline, if a baseline was trained."""
     name = task_of(trained.model.recipe).baseline(trained.model.recipe)
     if not name or trained.stopped or not is_bundle(folder / name):
         return trained
@@ -207,42 +212,43 @@ def _beside_baseline(trained: Trained, folder: Path) -> Trained:
 
 
 def look(task: str, data: Any, *, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """What is in a file, read as training would read it: sizes, labels, repetitions, and the first example."""
-    recipe = _chosen_recipe(task, None, settings)
+    """Summarise files, read as in training: sizes, labels, repeated sources, and the first example."""
+    recipe = _find_recipe(task, None, settings)
     with as_files(data) as (files,):
-        return task_of(recipe).data_kind(recipe).look(task_of(recipe), recipe, files)
+        return task_of(recipe).data_kind(recipe).summarise(task_of(recipe), recipe, files)
 
 
 def import_model(folder: str | Path, out: str | Path) -> Model:
-    """A Hugging Face directory as a model of Seqlab's, in the new directory `out`."""
-    return _saved(lambda: read_huggingface(folder), Path(out))
+    """Convert a Hugging Face directory to a Seqlab model in the new directory `out`."""
+    return _save_new(lambda: read_huggingface(folder), Path(out))
 
 
 def export(path: str | Path, out: str | Path, *, int8: bool = False) -> Model:
-    """A trained model without the run beside it, in the new directory `out`; with `int8`, in a quarter of the room."""
-    return _saved(lambda: load(path, int8=int8).bundle, Path(out))
+    """Save a trained model without its run in the new directory `out`; `int8` makes it a quarter of the size."""
+    return _save_new(lambda: load(path, int8=int8).bundle, Path(out))
 
 
-def _saved(make: Callable[[], Bundle], out: Path) -> Model:
+def _save_new(read: Callable[[], Bundle], out: Path) -> Model:
+    """Save a bundle in a new directory, which is checked before the bundle is read."""
     refuse_existing(out)
-    bundle = make()
+    bundle = read()
     save_bundle(bundle, out)
     return Model(bundle, out)
 
 
 def default_folder(name: str, files: Sequence[str]) -> Path:
-    """Where a run goes when nobody says: runs/RECIPE-FILE, or runs/TASK-FILE where no recipe was named."""
+    """Return the default directory of a run: runs/RECIPE-FILE, or runs/TASK-FILE if no recipe was named."""
     file = "stdin" if files[0] == STDIN else Path(files[0]).name.split(".")[0]
     return Path("runs") / f"{name}-{file}"
 
 
-def _chosen_recipe(
+def _find_recipe(
     task: str | None,
     recipe: str | Recipe | None,
     settings: Sequence[str],
     old: Bundle | None = None,
 ) -> Recipe:
-    """The recipe that was named; else the task's own, and with a model to start from one that suits it."""
+    """Return the named recipe, else that of the model to start from, or the default or fine-tuning one of the task."""
     if isinstance(recipe, Recipe):
         chosen = recipe
     elif recipe is not None:
@@ -250,8 +256,11 @@ def _chosen_recipe(
     elif old is not None and task in (old.recipe.task, None):
         chosen = old.recipe
     else:
-        tuned = task_named(task or "").fine_tuning_recipe if old is not None else ""
-        chosen = load_recipe(tuned or default_recipes()[task_named(task or "").name])
+        named_task = task_named(task or "")
+        name = default_recipes()[named_task.name]
+        if old is not None and named_task.fine_tuning_recipe:
+            name = named_task.fine_tuning_recipe
+        chosen = load_recipe(name)
     if task is not None and chosen.task != task:
         raise RecipeError(
             f"recipe '{chosen.name}' is for '{chosen.task}', not for '{task}'",

@@ -1,4 +1,4 @@
-"""A trained model, as `load` and `train` give it: what can be done with it."""
+"""A trained model and its methods: predict, evaluate, explain and others."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,12 @@ RUN, STORES = "run", "data"
 
 
 class Model:
-    """A trained model: what `load` and `train` give."""
+    """A trained model, as `load` and `train` return it."""
 
     def __init__(self, bundle: Bundle, path: Path, world: World = ALONE) -> None:
-        self.bundle, self.path, self.world = bundle, path, world
+        self.bundle = bundle
+        self.path = path
+        self.world = world
 
     @property
     def recipe(self) -> Recipe:
@@ -41,7 +43,7 @@ class Model:
 
     @property
     def metrics(self) -> Json:
-        """How good it was when it was made."""
+        """The scores and facts that were stored at the end of the training."""
         return self.bundle.metrics
 
     @property
@@ -51,9 +53,9 @@ class Model:
     def predict(
         self, inputs: Any, *, seed: int = 0, first_row: int = 0, prefix: str = "", **decode: Any
     ) -> Any:
-        """A `Prediction` for one input, or a list of them for many; `decode` overrides the recipe's [decode].
+        """Return a `Prediction` for one input, or a list for several; `decode` overrides the recipe's [decode].
 
-        A forecaster is given a file or an array, or a list of these, and answers with a `Forecast` for each.
+        The inputs of a forecaster are files or arrays, and it returns a `Forecast` for each.
         """
         if is_table(inputs) and not self.bundle.codec.source.by_line:
             with as_files(inputs) as ((path,),):
@@ -73,72 +75,72 @@ class Model:
         return answers[0] if one else list(answers)
 
     def embed(self, inputs: Any, *, normalise: bool = False) -> Float32[np.ndarray, "N D"]:
-        """A vector for each input: what a classifier's head is given, else the mean of the model's states."""
-        many = [inputs] if _is_one(inputs) else list(inputs)
-        if self.world.size == 1 or not many:
-            return embed(self.bundle, many, normalise=normalise)
+        """Return a vector for each input: the input of a classifier's head, else the mean of the model's states."""
+        values = [inputs] if _is_one(inputs) else list(inputs)
+        if self.world.size == 1 or not values:
+            return embed(self.bundle, values, normalise=normalise)
 
         def answer(share: Sequence[Any], begin: int) -> list[list[float]]:
             return embed(self.bundle, share, normalise=normalise, first_row=begin).tolist()
 
-        return np.asarray(self.world.shared(many, answer), dtype=np.float32)
+        return np.asarray(self.world.shared(values, answer), dtype=np.float32)
 
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
-        """The continuation of a prompt, or the answer to a source, piece by piece as it is written."""
+        """Yield the continuation of a prompt, or the answer to a source, piece by piece as it is written."""
         settings = decode_settings(self.recipe.decode, decode)
-        self.task.decoder_start(
-            self.bundle, prompt, settings
-        )  # a model that writes no text says so at once
+        # raises an error now, not at the first piece, for a model that writes no text
+        self.task.decoder_start(self.bundle, prompt, settings)
         return (
             piece.text
             for piece in stream_text(self.task, self.bundle, prompt, decode=settings, seed=seed)
         )
 
     def score(self, targets: Sequence[str], sources: Sequence[str] = ()) -> list[float]:
-        """The log-probability of each target, given its source where the model reads one."""
+        """Return the log-probability of each target, given its source if the model reads one."""
         return score(self.task, self.bundle, sources, targets)
 
     def word_maps(self, picture: Any, caption: str | None = None) -> list[WordMap]:
-        """Each token of a caption, the model's own unless told, with where in the picture the model looked for it."""
+        """Return each token of a caption, by default the model's own, with the attention over the picture."""
         text = self.predict(picture).output if caption is None else caption
         return word_maps(self.bundle, [picture], [text])[0]
 
     def evaluate(self, *data: Any, lower: bool = False, **decode: Any) -> Report:
-        """Scores beside baselines on files or data with known answers; without any, on what training held out.
+        """Score the model and its baselines on files or data with known answers, by default on the held-out part.
 
-        `decode` overrides the recipe's [decode]; `lower` scores translations without regard to case.
+        `decode` overrides the recipe's [decode]; `lower` ignores case in the scores of translations.
         """
-        train = (
-            self.stores if self.stores.is_dir() and self.world.leads else None
-        )  # baselines are not needed twice
+        # only the leading process computes baselines
+        train = self.stores if self.stores.is_dir() and self.world.leads else None
         settings = decode_settings(self.recipe.decode, decode)
         scoring = Scoring(decode=settings, lower=lower, train=train, world=self.world)
         return self.task.evaluate(self.bundle, self.data(*data), scoring)
 
     @property
     def stores(self) -> Path:
-        """Where the data of its training run is, if it is beside it; a baseline that was kept has a run of its own."""
+        """The directory with the data of its training run, which may be missing; a baseline has a run of its own."""
         own = self.path / self.recipe.name / RUN / STORES
         return own if own.is_dir() else self.path / RUN / STORES
 
     def data(self, *files: Any) -> Data:
-        """The data in files with known answers, or as `train` takes it; without any, what training held out."""
+        """Read data with known answers, in the forms that `train` accepts; by default the held-out part."""
         if not files and not self.stores.is_dir():
-            message = f"{self.path}: there is no held-out data beside this model"
-            raise UsageError(message, hint="give a file with known answers.")
+            raise UsageError(
+                f"{self.path}: this model has no held-out data",
+                hint="give a file with known answers.",
+            )
         with as_files(files[0] if len(files) == 1 else files) as (paths,):
             return self.task.data_kind(self.recipe).data(self.task, self.bundle, paths, self.stores)
 
     def explain(self, given: Any = None, view: str | None = None, **options: Any) -> View:
-        """A look inside while it works on an input: `.show()`, `.save(path)`, `.to_html()` and others; see VIEWS."""
+        """Show how the model works on an input, as a view with `.show()`, `.save(path)` and `.to_html()`; see VIEWS."""
         return explain(self.bundle, given, view, folder=self.path, **options)
 
     def some_batch(self, *data: str | Path, most: int = 8) -> Batch:
-        """A few examples of the given files, or of what training held out, as the model reads them."""
+        """Return the first examples of files, by default of the held-out part, as a batch for the model."""
         return self.data(*data).batch(self.bundle, most)
 
     def __str__(self) -> str:
-        """A summary: what it is, where it lies, and how good it was on what was held out."""
+        """Summarise the model: its task, its size, its directory and its scores on the held-out part."""
         held_out = self.metrics.get("validation", {})
         intervals = held_out.get("interval", {})
         scores = [
@@ -156,7 +158,7 @@ class Model:
         return "\n".join(line for line in lines if line)
 
     def info(self) -> Json:
-        """What it is: recipe, sizes, scores."""
+        """Return the recipe, sizes and scores of the model."""
         files = [file for file in self.path.iterdir() if file.is_file()]
         return {
             "path": str(self.path),
@@ -172,11 +174,11 @@ class Model:
 
 
 def load(path: str | Path, *, int8: bool = False, world: World = ALONE) -> Model:
-    """A trained model from its directory, after checking that nothing in it is missing or changed.
+    """Load a trained model from its directory, after checking that its files are complete and unchanged.
 
-    Or one that comes with the package, by its name: `load("dates")`; a directory of that name goes first.
-    With `int8` its matrices are rounded to bytes, which is faster and nearly as good. Where several processes are
-    `joined` in a world, each loads it, and each asks it the same: it works on its share.
+    `path` may also be the name of a model that comes with the package: `load("dates")`; a directory with this name
+    has priority. `int8` rounds its matrices to 8 bits, which is faster and nearly as good. If several processes are
+    `joined` in a world, each loads the model and calls it with all inputs; each process then answers a share of them.
     """
     folder = find_bundle(path)
     bundle = load_bundle(folder)
@@ -184,7 +186,7 @@ def load(path: str | Path, *, int8: bool = False, world: World = ALONE) -> Model
 
 
 def decode_settings(recipe: DecodeConfig, overrides: Json) -> DecodeConfig:
-    """The recipe's [decode] with what a call asks for instead."""
+    """Return the recipe's [decode] with the options of a call, which also imply the method."""
     changes = {key: value for key, value in overrides.items() if value is not None}
     if "beam" in changes:
         changes.setdefault("method", "beam")
@@ -213,18 +215,18 @@ def _is_one(inputs: Any) -> bool:
 def embed(
     bundle: Bundle, inputs: Sequence[Any], *, normalise: bool = False, first_row: int = 0
 ) -> Float32[np.ndarray, "N D"]:
-    """One vector for each input: what a classifier's head is given, else the mean of the states."""
+    """Return a vector for each input: the input of a classifier's head, else the mean of the states."""
     model = bundle.model
     if not hasattr(model, "vectors"):
         raise UsageError(
-            f"a '{bundle.recipe.task}' model has no vector for a text",
-            hint="`seqlab predict` answers.",
+            f"a '{bundle.recipe.task}' model has no vectors of texts",
+            hint="use `seqlab predict` without --embed.",
         )
     if not inputs:
         return np.zeros((0, 0), dtype=np.float32)
-    encode = encode_inputs if bundle.codec.reads else _written
+    encode = encode_inputs if bundle.codec.reads else _encode_targets
 
-    def answer(source: Padded, places: list[int]) -> Tensor:
+    def answer(source: Padded, numbers: list[int]) -> Tensor:
         vectors = model.vectors(source)
         return torch.nn.functional.normalize(vectors, dim=-1) if normalise else vectors
 
@@ -232,11 +234,10 @@ def embed(
     return torch.stack(vectors).float().numpy(force=True)
 
 
-def _written(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[Row]:
-    """Texts as a language model writes them; only learned positions limit their length."""
-    rows = cast(
-        list[Row], bundle.codec.target_tokenizer.encode_all([str(value) for value in inputs])
-    )
+def _encode_targets(bundle: Bundle, inputs: Sequence[Any], *, first_row: int) -> list[Row]:
+    """Encode texts for a language model; only learned positions limit their length."""
+    texts = [str(value) for value in inputs]
+    rows = cast(list[Row], bundle.codec.target_tokenizer.encode_all(texts))
     if max_positions(bundle.recipe) < sys.maxsize:
         return limit_rows(bundle.recipe, rows, first_row=first_row, limit="max_target")
     return rows

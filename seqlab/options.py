@@ -1,23 +1,25 @@
-"""What decoding and the views can be told: each option once, with its type, its range and its help.
+"""The options of decoding and of the views: each is declared once, with its type, its range and its help text.
 
-The section [decode] of a recipe, the flags of the command line and the bodies of HTTP requests are made of these.
-Nothing of pydantic is imported here, because `seqlab --help` must answer at once.
+The section [decode] of a recipe, the flags of the command line and the bodies of HTTP requests are derived from them.
+Pydantic is not imported at the top, so that `seqlab --help` is fast.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-MOST_HYPOTHESES = 32
-MOST_TOKENS = 1_000  # of one answer
-MOST_LOOKED_AT = 2_000  # letters of an input that is explained
+MAX_HYPOTHESES = 32
+# tokens of one answer
+MAX_TOKENS = 1_000
+# characters of an input that is explained
+MAX_EXPLAINED = 2_000
 
 Bound = int | float | None
 
 
 @dataclass(frozen=True)
 class Range:
-    """What a number may be, or how many letters or entries there may be; a server can be stricter about numbers."""
+    """The range of a number, or the maximum number of characters or entries; a server may have a smaller range."""
 
     least: Bound = None
     above: Bound = None
@@ -26,9 +28,8 @@ class Range:
     served_least: Bound = None
     served_most: Bound = None
 
-    __is_annotated_types_grouped_metadata__ = (
-        True  # so that pydantic asks for the bounds one by one
-    )
+    # tells pydantic to iterate over the bounds
+    __is_annotated_types_grouped_metadata__ = True
 
     def __iter__(self) -> Iterator[Any]:
         from pydantic import Field
@@ -38,20 +39,20 @@ class Range:
         ).metadata
 
 
-Width = Annotated[int, Range(least=1, served_most=MOST_HYPOTHESES)]
-Count = Annotated[int, Range(least=1, served_most=MOST_TOKENS)]
+Width = Annotated[int, Range(least=1, served_most=MAX_HYPOTHESES)]
+Count = Annotated[int, Range(least=1, served_most=MAX_TOKENS)]
 Penalty = Annotated[float, Range(least=0, served_most=10)]
 Temperature = Annotated[float, Range(above=0, served_least=0.01, served_most=100)]
 Short = Annotated[str, Range(longest=200)]
 
 
 class DecodeOptions:
-    """How an answer is searched for."""
+    """The options of decoding."""
 
     method: Annotated[Literal["greedy", "sample", "beam"], Range(), "how each token is chosen"] = (
         "greedy"
     )
-    temperature: Annotated[Temperature, "sample; below 1 is safer, above 1 wilder"] = 1.0
+    temperature: Annotated[Temperature, "sample: below 1 less random, above 1 more random"] = 1.0
     top_k: Annotated[
         int | None, Range(least=1, served_most=1_000_000), "sample among the k likeliest tokens"
     ] = None
@@ -61,39 +62,41 @@ class DecodeOptions:
     beam: Annotated[Width, "beam search with this many hypotheses"] = 5
     length_penalty: Annotated[Penalty, "beam: 0 ranks by the sum, 1 by the mean"] = 1.0
     no_repeat: Annotated[
-        int | None, Range(least=1, served_most=MOST_TOKENS), "beam: no n-gram of this length twice"
+        int | None, Range(least=1, served_most=MAX_TOKENS), "beam: no n-gram of this length twice"
     ] = None
     min_length: Annotated[
-        int, Range(least=0, served_most=MOST_TOKENS), "beam: shortest answer, in tokens"
+        int, Range(least=0, served_most=MAX_TOKENS), "beam: shortest answer, in tokens"
     ] = 0
     max_length: Annotated[Count, "longest answer, in tokens"] = 200
     conformal: Annotated[
         float | None,
         Range(least=0.5, most=0.99),
-        "classify: the labels that hold the true one so often, as 0.9",
+        "classify: sets of labels that contain the true one with this probability, such as 0.9",
     ] = None
 
 
 class ExplainOptions:
-    """What the views can be told; each takes those that its signature names."""
+    """The options of the views; each view takes those that its signature names."""
 
     output: Annotated[
-        str, Range(longest=MOST_LOOKED_AT), "look at this answer instead of the model's own"
+        str, Range(longest=MAX_EXPLAINED), "explain this answer instead of the model's own"
     ]
     layer: Annotated[Short, "a layer or stage by its name"]
-    cell: Annotated[Short, "number: which of a stage's numbers, as 0,2,5"]
+    cell: Annotated[Short, "number: the index of a number of the stage, such as 0,2,5"]
     head: Annotated[Count, "attention: one head"]
-    hypothesis: Annotated[Width, "attention: the n-th best of a beam"]
-    position: Annotated[int, Range(least=1), "which part of the answer, counted from 1"]
+    hypothesis: Annotated[Width, "attention: the n-th best hypothesis of a beam"]
+    position: Annotated[int, Range(least=1), "position in the answer, counted from 1"]
     unit: Annotated[int, Range(least=0), "cells: one unit"]
-    pattern: Annotated[str, Range(longest=100), "cells: a regular expression to follow"]
+    pattern: Annotated[
+        str, Range(longest=100), "cells: find units that follow this regular expression"
+    ]
     method: Annotated[Short, "saliency: integrated, gradient or leave-one-out"]
-    ablate: Annotated[list[Short], Range(longest=50), "what-if: silence NAME or NAME:3,4"]
-    replace: Annotated[Short, "what-if: another word, as PLACE=WORD"]
-    prefix: Annotated[str, Range(longest=MOST_TOKENS), "what-if: what the answer must begin with"]
+    ablate: Annotated[list[Short], Range(longest=50), "what-if: set NAME or units NAME:3,4 to zero"]
+    replace: Annotated[Short, "what-if: replace a word, as POSITION=WORD"]
+    prefix: Annotated[str, Range(longest=MAX_TOKENS), "what-if: the beginning of the answer"]
     temperature: Annotated[Temperature, "what-if: sample at this temperature"]
-    beam: Annotated[Width, "beam: how many hypotheses"]
+    beam: Annotated[Width, "beam: the number of hypotheses"]
     length_penalty: Annotated[Penalty, "beam: 0 ranks by the sum, 1 by the mean"]
-    replay_beam: Annotated[Width, "beam: search the tree again, this wide"]
-    replay_penalty: Annotated[Penalty, "beam: rank the tree again"]
-    column: Annotated[Short, "band: which column of the series"]
+    replay_beam: Annotated[Width, "beam: search the tree again with this many hypotheses"]
+    replay_penalty: Annotated[Penalty, "beam: rank the tree again with this penalty"]
+    column: Annotated[Short, "band: the column of the series"]

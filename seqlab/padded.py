@@ -1,7 +1,7 @@
-"""The one currency between data and models: rows of unequal length in one tensor, and what is real in it.
+"""Padded batches: rows of unequal length in one tensor, with their lengths and missing values.
 
 A *pad* is outside the sequence: no state change, no attention, no loss. A *missing value* is inside it: time
-passes and nothing is observed. Every mask in the package is derived from here.
+passes, but nothing is observed. All masks of the package are derived from this class.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from seqlab.types import Mask, RowIds
 
 @dataclass(frozen=True)
 class Padded:
-    """Rows of unequal length, padded on the right; `observed` marks which real positions carry a value.
+    """Rows of unequal length, padded on the right; `observed` marks the real positions that have a value.
 
-    Of vectors it may mark single features: a position that has none of them carries no value.
+    For vectors it may mark single features; a position without any observed feature has no value.
     """
 
     values: Shaped[Tensor, "B T *F"]
@@ -28,7 +28,7 @@ class Padded:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int] | Tensor]) -> "Padded":
-        """Rows of ids, or of feature vectors as tensors, side by side."""
+        """Pad rows of ids, or of feature vectors as tensors."""
         tensors = [
             torch.as_tensor(row, dtype=None if isinstance(row, Tensor) else torch.long)
             for row in rows
@@ -40,7 +40,7 @@ class Padded:
 
     @classmethod
     def full(cls, values: Shaped[Tensor, "B T *F"]) -> "Padded":
-        """Rows that are all as long as the tensor."""
+        """Wrap rows without pads."""
         return cls(values, torch.full(values.shape[:1], values.shape[1]))
 
     def __len__(self) -> int:
@@ -53,36 +53,36 @@ class Padded:
 
     @property
     def scored(self) -> Mask:
-        """True where a position is inside its sequence and carries a value: where a loss counts."""
+        """True where a position is inside its sequence and has a value: there the loss is computed."""
         if self.observed is None:
             return self.real
         return self.real & (self.observed if self.observed.dim() == 2 else self.observed.any(-1))
 
     def rows(self) -> list[Tensor]:
-        """The sequences again, without their pads."""
+        """Return the sequences without their pads."""
         return [
             row[:length] for row, length in zip(self.values, self.lengths.tolist(), strict=True)
         ]
 
-    def rows_at(self, places: RowIds) -> "Padded":
-        """Some of the rows, in this order."""
+    def rows_at(self, indices: RowIds) -> "Padded":
+        """Return these rows, in this order."""
         return Padded(
-            self.values[places],
-            self.lengths[places],
-            None if self.observed is None else self.observed[places],
+            self.values[indices],
+            self.lengths[indices],
+            None if self.observed is None else self.observed[indices],
         )
 
     def with_values(self, values: Shaped[Tensor, "B T *F"]) -> "Padded":
-        """Other values at the same positions."""
+        """Return other values with the same lengths and missing values."""
         return replace(self, values=values)
 
     def masked(self) -> "Padded":
-        """The same, with zeros at the pads, so that whatever lies there cannot leak."""
+        """Return a copy with zeros at the pads, so that their values have no effect."""
         shape = self.real.shape + (1,) * (self.values.dim() - 2)
         return self.with_values(self.values.masked_fill(~self.real.view(shape), 0))
 
     def last(self) -> Shaped[Tensor, "B *F"]:
-        """The value at each row's last real position; zeros for an empty row."""
+        """Return the value at the last real position of each row, or zeros for an empty row."""
         if self.values.shape[1] == 0:
             return self.values.new_zeros(len(self), *self.values.shape[2:])
         rows = torch.arange(len(self), device=self.values.device)
@@ -91,7 +91,7 @@ class Padded:
         return values.masked_fill(empty, 0)
 
     def reversed(self) -> "Padded":
-        """Each row read backwards, its pads staying on the right. Its own inverse."""
+        """Reverse each row and keep its pads on the right; applied twice, this is the identity."""
         position = torch.arange(self.values.shape[1], device=self.values.device)
         source = torch.where(self.real, self.lengths[:, None] - 1 - position, position)
         rows = torch.arange(len(self), device=self.values.device)[:, None]
@@ -101,12 +101,12 @@ class Padded:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model is given at once: named parts, each a `Padded` with the same rows.
+    """A batch for a model: named parts, each a `Padded` with the same rows.
 
-    `target` of a decoder runs from SOS to EOS: all but its last token are read, all but its first are predicted.
-    One label for a whole sequence is a target of length one. `covariates` of a forecast are known for the source and
-    the target, one after the other. `rows` are the examples' places in the data set:
-    they key the randomness of dropout and name the culprits when something goes wrong.
+    The `target` of a decoder includes SOS and EOS: all but its last token are read, all but its first are predicted.
+    One label for a whole sequence is a target of length one. The `covariates` of a forecast are known for the source
+    and the target, concatenated in time. `rows` are the numbers of the examples in the data set: they key the
+    randomness of dropout, and error messages name them.
     """
 
     rows: RowIds
@@ -117,33 +117,30 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def rows_at(self, places: Sequence[int]) -> "Batch":
-        """Some of its rows, in this order."""
-        at = torch.as_tensor(places, dtype=torch.long)
-        return replace(
-            self,
-            rows=self.rows[at],
-            **{name: part.rows_at(at) for name, part in self.parts().items()},
-        )
+    def rows_at(self, numbers: Sequence[int]) -> "Batch":
+        """Return these rows, in this order."""
+        indices = torch.as_tensor(numbers, dtype=torch.long)
+        parts = {name: part.rows_at(indices) for name, part in self.parts().items()}
+        return replace(self, rows=self.rows[indices], **parts)
 
     def require(self, name: str) -> Padded:
-        """A part that must be there."""
+        """Return a part, or raise an error if the batch does not have it."""
         part = self.parts().get(name)
         if part is None:
             raise ValueError(f"this batch has no {name}")
         return part
 
     def parts(self) -> dict[str, Padded]:
-        """The parts that are there, by name."""
-        named = {
+        """Return the parts that are not None, by name."""
+        values = {
             field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"
         }
-        return {name: part for name, part in named.items() if part is not None}
+        return {name: part for name, part in values.items() if part is not None}
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Positions that enter a network as ids, each with the ids of its letters where `num_letters` is not 0."""
+    """An input of token ids; if `num_letters` is not 0, each position also has the ids of its letters."""
 
     num_tokens: int
     num_letters: int = 0
@@ -151,12 +148,12 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Measured:
-    """Positions that enter a network as numbers, with the mean and the deviation of each feature."""
+    """An input of real vectors, with the mean and the standard deviation of each feature."""
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
 
 def tensor_of(array: np.ndarray) -> Tensor:
-    """An array as a tensor where tensors live; on the CPU they share their memory."""
+    """Return an array as a tensor on the default device; on the CPU they share their memory."""
     return torch.from_numpy(array).to(torch.get_default_device())

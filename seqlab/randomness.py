@@ -1,9 +1,9 @@
-"""Randomness that is keyed, never global: the same keys give the same numbers, in any batch and any process.
+"""Keyed random numbers: the same keys give the same numbers, in any batch and any process.
 
 Dropout masks are the same for the same (seed, step, layer, row of the data). Results therefore do not depend on batch
-size, number of processes, or where a run was interrupted. Drawing fresh random numbers costs up to a third of a small
-model's step on a CPU; here a row's mask is a window into a pool of ready-made masks, at an offset that its key
-chooses: one copy and one product.
+size, number of processes, or where a run was interrupted. Drawing new random numbers takes up to a third of the time
+of a small model's step on a CPU. Here the mask of a row is a window of a precomputed pool of random masks, at an
+offset that its key determines, which costs one copy and one product.
 """
 
 import zlib
@@ -19,23 +19,27 @@ from torch import Tensor, nn
 
 from seqlab.types import RowIds
 
-_GOLDEN = 0x9E3779B97F4A7C15
+# 2^64 divided by the golden ratio: the increment of splitmix64
+_GOLDEN_RATIO = 0x9E3779B97F4A7C15
 # the pool grows by this many numbers; a window may start anywhere in its first block
 BLOCK = 1 << 20
 _noise: ContextVar["Noise | None"] = ContextVar("noise", default=None)
 
 
 def mix(rows: Int[Tensor, "..."], *keys: int | Tensor) -> Int[Tensor, "..."]:
-    """A non-negative number for each row that looks random and depends on the row and on all keys.
+    """Return a pseudo-random non-negative number for each row, which depends on the row and on all keys.
 
     A key may also be a tensor with a number for each row.
 
-    The finaliser of splitmix64 (Steele, Lea & Flood 2014), once for each key.
+    The finaliser of splitmix64 (Steele, Lea & Flood 2014), applied once for each key.
     """
     x = rows.to(torch.int64)
     for key in keys:
-        number = key * _signed(_GOLDEN) if isinstance(key, Tensor) else _signed(key * _GOLDEN)
-        x = (x ^ number) + _signed(_GOLDEN)
+        if isinstance(key, Tensor):
+            number: int | Tensor = key * _signed(_GOLDEN_RATIO)
+        else:
+            number = _signed(key * _GOLDEN_RATIO)
+        x = (x ^ number) + _signed(_GOLDEN_RATIO)
         x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
         x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
         x = x ^ _shift(x, 31)
@@ -43,23 +47,24 @@ def mix(rows: Int[Tensor, "..."], *keys: int | Tensor) -> Int[Tensor, "..."]:
 
 
 def uniform(rows: Int[Tensor, "..."], *keys: int | Tensor) -> Float[Tensor, "..."]:
-    """A number in [0, 1) for each row, as float64."""
+    """Return a pseudo-random number in [0, 1) for each row, as float64."""
     return (mix(rows, *keys) >> 10).double() / (1 << 53)
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:
-    """A logical shift to the right, which torch's shift of signed numbers is not."""
+    """Shift right logically; torch's shift of signed numbers is arithmetic."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _signed(number: int) -> int:
+    """Interpret the lowest 64 bits as a signed number."""
     number &= 0xFFFFFFFFFFFFFFFF
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What a step's masks depend on, apart from the layer."""
+    """The keys of the dropout masks of a step, apart from the layer."""
 
     seed: int
     step: int
@@ -68,7 +73,7 @@ class Noise:
 
 @contextmanager
 def noise(seed: int, step: int, rows: RowIds) -> Iterator[None]:
-    """Within this block dropout is on; outside of it every layer is deterministic."""
+    """Turn on dropout in this block; outside of it every layer is deterministic."""
     token = _noise.set(Noise(seed, step, rows))
     try:
         yield
@@ -77,17 +82,17 @@ def noise(seed: int, step: int, rows: RowIds) -> Iterator[None]:
 
 
 def current_noise() -> Noise | None:
-    """What this step's randomness is keyed by; nothing outside of training."""
+    """Return the keys of the current step, or None outside of training."""
     return _noise.get()
 
 
 def training() -> bool:
-    """Whether this is a step of training: whether we are in a `noise` block."""
+    """Whether this is a training step, that is, inside a `noise` block."""
     return _noise.get() is not None
 
 
 class Dropout(nn.Module):
-    """Zeroes a share of the features and scales up the rest, within a `noise` block."""
+    """Inside a `noise` block, sets a share of the features to zero and scales up the others."""
 
     def __init__(self, rate: float, *, name: str) -> None:
         super().__init__()
@@ -95,12 +100,12 @@ class Dropout(nn.Module):
         self.key = zlib.crc32(name.encode())
 
     def forward(self, x: Float[Tensor, "B *F"]) -> Float[Tensor, "B *F"]:
-        drawn = _noise.get()
-        if drawn is None or self.rate == 0 or x.numel() == 0:
+        keys = _noise.get()
+        if keys is None or self.rate == 0 or x.numel() == 0:
             return x
         size = x[0].numel()
         pool = _pool(self.rate, x.dtype, x.device, 1 + -(-size // BLOCK))
-        offsets = mix(drawn.rows, drawn.seed, drawn.step, self.key) % BLOCK
+        offsets = mix(keys.rows, keys.seed, keys.step, self.key) % BLOCK
         return x * pool.as_strided((BLOCK, size), (1, 1))[offsets].view_as(x)
 
 
@@ -108,9 +113,8 @@ class Dropout(nn.Module):
 def _pool(
     rate: float, dtype: torch.dtype, device: torch.device, num_blocks: int
 ) -> Float[Tensor, " P"]:
-    """0 or 1 / (1 - rate), in random order; seeded by block, so that a longer pool begins like a shorter one."""
-    seeds = (torch.Generator().manual_seed(block) for block in range(num_blocks))
-    blocks = [
-        torch.rand(BLOCK, generator=seed, device=seed.device) for seed in seeds
-    ]  # the same on every device
+    """Return random values 0 and 1 / (1 - rate); seeded by block, so a longer pool extends a shorter one."""
+    # CPU generators, so that the numbers are the same on every device
+    generators = [torch.Generator().manual_seed(block) for block in range(num_blocks)]
+    blocks = [torch.rand(BLOCK, generator=each, device=each.device) for each in generators]
     return (torch.cat(blocks) >= rate).to(device, dtype) / (1 - rate)

@@ -1,4 +1,4 @@
-"""A training in its folder: begun, gone on with, fitted, and written down as a model."""
+"""Training runs on disk: prepare one in its directory, reopen it, train it, and save the model."""
 
 import json
 import os
@@ -40,20 +40,20 @@ SPOOLED = "stdin.txt"  # standard input, copied so that it can be read again
 
 @dataclass(frozen=True)
 class Trained:
-    """How a training ended: the model, and whether it was stopped before its end.
+    """The result of a training: the model, and whether it was stopped early.
 
-    Of many processes, only the one that leads has scored the model and written it down.
+    With several processes, only the leading one has scored and saved the model.
     """
 
     model: Model
     stopped: bool
     step: int
     leads: bool = True
-    report: Report | None = None  # of the scoring at the end
+    report: Report | None = None  # of the final evaluation
 
     @property
     def scored(self) -> bool:
-        """Whether the model has scores, and not only the figures of its last validation."""
+        """Whether the model was evaluated, rather than only validated during training."""
         return "unscored" not in self.model.metrics
 
 
@@ -68,66 +68,87 @@ def prepare_run(
     overwrite: bool,
     report: Reporter,
 ) -> tuple[Recipe, Corpus]:
-    """Prepare the data beside the directory and move it there when it is whole: bad input leaves nothing behind."""
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: this is a file", hint="give a directory with --out.")
-    if folder.exists() and any(folder.iterdir()):
-        if not ((folder / RUN).is_dir() or is_bundle(folder)):
-            raise RunError(
-                f"{folder}: this directory holds other files", hint="give another one with --out."
-            )
-        if not overwrite:
-            raise RunError(
-                f"{folder}: this directory already holds a run",
-                hint="--resume goes on with it, --overwrite throws it away, --out takes another. It was not touched.",
-            )
+    """Prepare the data of a new run and store it in `folder`.
+
+    Everything is written to a temporary directory and moved when complete, so that bad input leaves nothing behind.
+    """
+    _check_folder(folder, overwrite=overwrite)
     if [*files, *valid].count(STDIN) > 1:
         raise UsageError(
-            "standard input can be read only once", hint="put one of the two into a file."
+            "standard input can be read only once",
+            hint="save the training or the validation data as a file.",
         )
     if old is None and recipe.model.elmo is not None:
         raise RecipeError(
-            "[model.elmo] is a model that was trained before", hint="give it with --from."
+            "[model.elmo] needs a model that was trained before", hint="give it with --from."
         )
-    recipe, old_codec = (recipe, None) if old is None else _started(recipe, settings, old)
+    old_codec = None
+    if old is not None:
+        recipe, old_codec = _take_over(recipe, settings, old)
     target = folder.resolve()
     part = target.with_name(f".{target.name}.part")
     with temporary(part):
-        stores = part / RUN / STORES
+        run = part / RUN
+        stores = run / STORES
         stores.mkdir(parents=True)
         try:
-            again, again_valid = (
-                [spool(path, str(part / RUN)) for path in paths] for paths in (files, valid)
-            )
+            train_files = [spool(path, str(run)) for path in files]
+            valid_files = [spool(path, str(run)) for path in valid]
+            recipe = _choose_settings(recipe, train_files, report)
             task = task_of(recipe)
-            facts, choices = task.choose(task, recipe, again)
-            recipe = check_recipe(settle(recipe, choices))
-            report.plan(
-                facts,
-                {path: value for path, value in choices.items() if value_of(recipe, path) == value},
-            )
             kind = task.data_kind(recipe)
-            codec = kind.prepare(task, recipe, again, again_valid, stores, old_codec)
-            corpus = kind.open(recipe, codec, stores)  # so that a text too short fails here
-            recipe = _first_weights(recipe, codec, old, part / RUN / START)
+            codec = kind.prepare(task, recipe, train_files, valid_files, stores, old_codec)
+            # opened here, so that a text that is too short fails before anything is moved
+            corpus = kind.open(recipe, codec, stores)
+            recipe = _store_initial_weights(recipe, codec, old, run / START)
         except DataError as error:
-            spooled = str(part / RUN / SPOOLED)
+            spooled = str(run / SPOOLED)
             raise DataError(
                 str(error).replace(spooled, "stdin"), hint=error.hint.replace(spooled, "stdin")
             ) from error
-        (part / RUN / "recipe.toml").write_text(to_toml(recipe), "utf-8")
-        (part / RUN / "tokenizer.json").write_text(
+        (run / "recipe.toml").write_text(to_toml(recipe), "utf-8")
+        (run / "tokenizer.json").write_text(
             json.dumps(codec.to_json(), ensure_ascii=False), "utf-8"
         )
         _make_empty(target)
-        (part / RUN).replace(target / RUN)
+        run.replace(target / RUN)
     del corpus
     return recipe, kind.open(recipe, codec, folder / RUN / STORES)
 
 
+def _check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a directory that holds other files, or a run that must not be overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder}: this is a file", hint="give a directory with --out.")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not ((folder / RUN).is_dir() or is_bundle(folder)):
+        raise RunError(
+            f"{folder}: this directory holds other files", hint="give another one with --out."
+        )
+    if not overwrite:
+        raise RunError(
+            f"{folder}: this directory already holds a run",
+            hint="--resume continues it, --overwrite replaces it, --out trains into another. It was not changed.",
+        )
+
+
+def _choose_settings(recipe: Recipe, files: list[str], report: Reporter) -> Recipe:
+    """Fill in the settings that the recipe leaves open from the data, and report those that were used."""
+    task = task_of(recipe)
+    facts, choices = task.choose(task, recipe, files)
+    recipe = check_recipe(settle(recipe, choices))
+    used = {path: value for path, value in choices.items() if value_of(recipe, path) == value}
+    report.plan(facts, used)
+    return recipe
+
+
 def existing_run(out: str | Path | None) -> Path:
+    """Return the directory of a run to resume."""
     if out is None:
-        raise UsageError("--resume needs to know which run", hint="give its directory with --out.")
+        raise UsageError(
+            "--resume needs the directory of a run", hint="give its directory with --out."
+        )
     if not is_run(Path(out)):
         raise RunError(f"{out}: there is no run here to resume", hint="train without --resume.")
     return Path(out)
@@ -138,12 +159,12 @@ def is_run(folder: Path) -> bool:
 
 
 def is_scored(folder: Path) -> bool:
-    """Whether a model lies there that has its scores: its training was not stopped, or it was scored all the same."""
+    """Whether the directory holds a model that was evaluated, not only one whose training was stopped."""
     return _scored_step(folder) is not None
 
 
 def _scored_step(folder: Path) -> int | None:
-    """The step of the model that lies there, if one does and has its scores."""
+    """Return the training step of the model in the directory, or None without a model that was evaluated."""
     try:
         metrics = json.loads((folder / "metrics.json").read_bytes()) if is_bundle(folder) else {}
         return None if "unscored" in metrics else int(metrics["steps"])
@@ -152,7 +173,7 @@ def _scored_step(folder: Path) -> int | None:
 
 
 def recipe_of_run(folder: Path) -> Recipe:
-    """The recipe of the run in a folder."""
+    """Read the recipe of the run in a directory."""
     path = folder / RUN / "recipe.toml"
     return parse_recipe(path.read_text("utf-8"), where=str(path))
 
@@ -165,20 +186,21 @@ def _codec_of_run(folder: Path, recipe: Recipe) -> Codec:
 def reopen_run(
     folder: Path, task: str | None, recipe: str | Recipe | None, settings: Sequence[str]
 ) -> tuple[Recipe, Corpus]:
+    """Open the recipe and the stored data of a run; only settings of training and decoding may differ from before."""
     stored = recipe_of_run(folder)
     name = recipe.name if isinstance(recipe, Recipe) else recipe
     names = (stored.name, str(folder / RUN / "recipe.toml"))
     if (task or stored.task) != stored.task or (name or stored.name) not in names:
         raise RunError(
-            f"{folder}: this run is of recipe '{stored.name}' for '{stored.task}'",
-            hint="resume it without naming another, or train into another directory with --out.",
+            f"{folder}: this run has the recipe '{stored.name}' for '{stored.task}'",
+            hint="resume it without naming another recipe or task, or train into another directory with --out.",
         )
     codec = _codec_of_run(folder, stored)
     chosen = override(stored, settings)
     if chosen.model_copy(update={"train": stored.train, "decode": stored.decode}) != stored:
         raise RunError(
-            f"{folder}: a run cannot change its model or data halfway",
-            hint="only --set train.* and decode.* can change.",
+            f"{folder}: the model and the data of a run cannot change when it is resumed",
+            hint="only --set train.* and decode.* are allowed.",
         )
     check_recipe(chosen)
     return chosen, task_of(chosen).data_kind(chosen).open(chosen, codec, folder / RUN / STORES)
@@ -197,14 +219,15 @@ def fit(
     score_if_stopped: bool = True,
     spent: float = 0.0,
 ) -> Trained:
-    """Train a run that is prepared, score its model and write it down.
+    """Train a prepared run, evaluate its model and save it.
 
-    `spent` are seconds of a limited time that are gone before a new run begins.
+    `spent` are seconds of a time limit that have passed before a new run begins.
 
-    A run that is stopped is written down with the figures of its last validation, unless `score_if_stopped`. If the
-    scoring itself is interrupted, the model is written down in the same way, and resuming the run scores it.
+    A run that is stopped is saved with the scores of its last validation, unless `score_if_stopped`. If the
+    evaluation is interrupted, the model is saved in the same way, and resuming the run evaluates it.
     """
-    task, model = task_of(recipe), build_model(recipe, corpus.codec)
+    task = task_of(recipe)
+    model = build_model(recipe, corpus.codec)
     if (folder / RUN / START).exists():
         load_weights(model, read_checkpoint(folder / RUN / START)[1]["model"])
     bundle = Bundle(recipe, corpus.codec, model, {})
@@ -223,57 +246,64 @@ def fit(
         run.resume(to_toml(recipe), _scored_step(folder))
     else:
         run.progress.seconds = spent
-    began = time.perf_counter() - run.progress.seconds
+    start_time = time.perf_counter() - run.progress.seconds
     if world.leads:
         build_in_background()
     outcome = run.fit(stop=stop)
     if not world.leads:
         return Trained(Model(bundle, folder), outcome.stopped, outcome.progress.step, leads=False)
-    metrics = {
-        "steps": outcome.progress.step,
-        "best_step": outcome.progress.best_step,
-        "seconds": round(outcome.progress.seconds, 1),
-        "peak_memory": peak_memory(),
-        "data": corpus.size,
-        "python": sys.version.split()[0],
-    }
-    if facts := run.learner.facts():
-        metrics["fit"] = facts
+    facts = _training_facts(run, outcome.progress, corpus)
 
-    def written(scores: dict[str, Any]) -> Model:
-        finished = Bundle(recipe, corpus.codec, model, metrics | scores)
-        save_bundle(finished, folder)
-        return Model(finished, folder)
+    def save(scores: dict[str, Any]) -> Model:
+        trained = Bundle(recipe, corpus.codec, model, facts | scores)
+        save_bundle(trained, folder)
+        return Model(trained, folder)
 
     unscored = {"validation": _last_validation(run, task.name), "unscored": True}
     if outcome.stopped and not score_if_stopped:
-        return Trained(written(unscored), stopped=True, step=outcome.progress.step)
+        return Trained(save(unscored), stopped=True, step=outcome.progress.step)
+    seconds_left = None
+    if seconds is not None and not outcome.stopped:
+        seconds_left = seconds - (time.perf_counter() - start_time)
     try:
-        left = (
-            None if seconds is None or outcome.stopped else seconds - (time.perf_counter() - began)
-        )
-        report_at_end = held_out.score(left)
+        evaluation = held_out.score(seconds_left)
     except KeyboardInterrupt:
-        written(unscored)
+        save(unscored)
         raise
-    scores = {"validation": report_at_end.to_json(), **bundle.metrics}
-    return Trained(written(scores), outcome.stopped, outcome.progress.step, report=report_at_end)
+    scores = {"validation": evaluation.to_json(), **bundle.metrics}
+    return Trained(save(scores), outcome.stopped, outcome.progress.step, report=evaluation)
 
 
 def thread_counts(threads: int | None) -> tuple[int, ...]:
-    """The numbers of threads to choose from: the one that is asked for, or 1, 2, 4 ... up to what torch would take."""
+    """Return the numbers of threads to try: `threads` if it is given, else 1, 2, 4 ... up to torch's own number."""
     if threads is not None:
         return (threads,)
     most = torch.get_num_threads()
     if "OMP_NUM_THREADS" in os.environ:
         return (most,)
-    return (*(1 << power for power in range(most.bit_length()) if 1 << power < most), most)
+    powers = [1 << exponent for exponent in range(most.bit_length())]
+    return (*(power for power in powers if power < most), most)
+
+
+def _training_facts(run: Run, progress: Progress, corpus: Corpus) -> dict[str, Any]:
+    """What metrics.json says about the training itself."""
+    facts: dict[str, Any] = {
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "seconds": round(progress.seconds, 1),
+        "peak_memory": peak_memory(),
+        "data": corpus.size,
+        "python": sys.version.split()[0],
+    }
+    if fit_facts := run.learner.facts():
+        facts["fit"] = fit_facts
+    return facts
 
 
 def _last_validation(run: Run, task: str) -> dict[str, Any]:
-    """The figures of the last validation, in the form of scores."""
+    """Return the scores of the last validation in the form of an evaluation."""
     rows = [row["validation"] for row in run.metrics.rows() if "validation" in row]
-    note = "the run was stopped: these are the figures of its last validation; `seqlab evaluate` gives the others"
+    note = "the run was stopped: these are the scores of its last validation; run `seqlab evaluate` for the others"
     return {
         "task": task,
         "examples": 0,
@@ -284,22 +314,19 @@ def _last_validation(run: Run, task: str) -> dict[str, Any]:
 
 
 def checkpoints(folder: str | Path) -> dict[str, Path]:
-    """What a run has kept of itself so far, by names for `load_checkpoint`: steps (`train.keep`), `best` and `last`."""
+    """Return the checkpoints of a run by their names for `load_checkpoint`: `best`, `last` and steps (`train.keep`)."""
     run = Path(folder) / RUN
-    files = [
-        file
-        for file in (*run.glob("*.safetensors"), *(run / KEPT).glob("*.safetensors"))
-        if file.name != START
-    ]
-    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
+    files = [*run.glob("*.safetensors"), *(run / KEPT).glob("*.safetensors")]
+    by_name = {file.stem: file for file in files if file.name != START}
+    return dict(sorted(by_name.items()))
 
 
 def load_checkpoint(folder: str | Path, name: str) -> Model:
-    """The model as a run of it stood: at its `best` so far, at the `last` step saved, or at one that was kept."""
+    """Load the model at a checkpoint of its run: the `best`, the `last`, or one that `train.keep` has kept."""
     files = checkpoints(folder)
     if name not in files:
-        kept = ", ".join(files) or "none yet"
-        raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {kept}.")
+        names = ", ".join(files) or "none yet"
+        raise RunError(f"{folder}: there is no checkpoint '{name}'", hint=f"there are: {names}.")
     folder = Path(folder)
     recipe = recipe_of_run(folder)
     codec = _codec_of_run(folder, recipe)
@@ -309,21 +336,21 @@ def load_checkpoint(folder: str | Path, name: str) -> Model:
     return Model(Bundle(recipe, codec, model, {}), folder)
 
 
-def _started(recipe: Recipe, settings: Sequence[str], old: Bundle) -> tuple[Recipe, Codec]:
-    """The recipe as it can begin with an old model's weights; what the user asks for must be possible with them."""
-    taken, codec = take_over(recipe, old.recipe, old.codec)
-    changed = override(taken, settings)
+def _take_over(recipe: Recipe, settings: Sequence[str], old: Bundle) -> tuple[Recipe, Codec]:
+    """Return the recipe with the architecture and the tokenizer of an old model, and the user's settings."""
+    initial, codec = take_over(recipe, old.recipe, old.codec)
+    changed = override(initial, settings)
     fixed = {"source", "target", "shared"}
-    if changed.model_dump(include=fixed) != taken.model_dump(include=fixed):
+    if changed.model_dump(include=fixed) != initial.model_dump(include=fixed):
         raise RecipeError(
-            f"the model to start from was trained with its own tokenizer ('{taken.source.kind}'), which cannot change",
+            f"the tokenizer of the model to start from ('{initial.source.kind}') cannot change",
             hint="leave out --set source.*, or train without --from.",
         )
     return check_recipe(changed), codec
 
 
-def _first_weights(recipe: Recipe, codec: Codec, old: Bundle | None, path: Path) -> Recipe:
-    """Store the weights that the run begins with, where these come from elsewhere; the recipe may follow their size."""
+def _store_initial_weights(recipe: Recipe, codec: Codec, old: Bundle | None, path: Path) -> Recipe:
+    """Store initial weights that come from an old model or from word vectors, and return the recipe with their size."""
     if old is None and recipe.model.vectors is None:
         return recipe
     table = None
@@ -334,20 +361,20 @@ def _first_weights(recipe: Recipe, codec: Codec, old: Bundle | None, path: Path)
     if table is not None:
         place_vectors(model, table)
     if old is not None:
-        same = old.recipe.task == recipe.task and old.codec.target == codec.target
-        carry_over(
-            model,
-            {n: w for n, w in old.model.named_parameters() if same or not n.startswith("head.")},
-        )
+        same_output = old.recipe.task == recipe.task and old.codec.target == codec.target
+        weights = dict(old.model.named_parameters())
+        if not same_output:
+            weights = {name: w for name, w in weights.items() if not name.startswith("head.")}
+        carry_over(model, weights)
     write_checkpoint(path, Progress(), {"model": parameters_of(model)})
     return recipe
 
 
 def _make_empty(folder: Path) -> None:
-    """A directory with nothing in it; one that is there stays, for it may be a link, or where somebody stands."""
+    """Create a directory or delete its contents; the directory itself stays, because it may be a link."""
     folder.mkdir(exist_ok=True)
-    for inside in folder.iterdir():
-        if inside.is_dir() and not inside.is_symlink():
-            shutil.rmtree(inside)
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
         else:
-            inside.unlink()
+            entry.unlink()

@@ -1,22 +1,25 @@
-"""The better of two: a network and a baseline, trained on the same split, and which of them is kept.
+"""Model selection: compare a network with its baseline on the same held-out examples, and keep the better one.
 
-The network's run lies in the folder that the user named, the baseline in a folder of its own inside it. When both are
-trained, the better model is written into the folder, and the other one beside the run under its recipe's name.
+The network is trained in the folder that the user named, and the baseline in a folder inside it. Then the better model
+is saved in the user's folder, and the other one in a folder inside it, named after its recipe.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from seqlab.bundle import Bundle, save_bundle
+from seqlab.bundle import Bundle, Json, save_bundle
 from seqlab.cross_validation import pooled, read_folds
-from seqlab.metrics.scores import Difference, difference, figure
+from seqlab.metrics.scores import Difference, ExampleScores, difference, figure
 from seqlab.model import RUN, STORES, Model
 from seqlab.recipe import Recipe
 from seqlab.runs import Trained
 from seqlab.tasks import load_bundle, task_of
+from seqlab.tasks.task import Report
 
-SPLIT = {  # what a baseline shares with the network, so that both learn from the same part of the same data
+# the settings that a baseline shares with the network, so that both are trained on the same part of the same data
+SPLIT = {
     "data": (
         "source",
         "target",
@@ -34,12 +37,13 @@ SPLIT = {  # what a baseline shares with the network, so that both learn from th
     "train": ("seed",),
 }
 
-DOUBT = 0.2  # share of the draws on which the network is no better
+# the network is kept if it is no better than the baseline on at most this share of the bootstrap samples
+MAX_P = 0.2
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of two models is kept, and by how much it is better on the held-out examples that both were scored on."""
+    """Which of two models is kept, and by how much it is better on the held-out examples."""
 
     kept: str
     other: str
@@ -54,10 +58,12 @@ class Selection:
         if self.gain.enough:
             limits = f"{_signed(self, self.gain.low)} to {_signed(self, self.gain.high)}"
             certainty = f"95 % interval of the gain {limits}"
-            certainty += "" if self.gain.clear else "; too close to call on so few"
+            if not self.gain.clear:
+                certainty += "; too close to call on so few"
         else:
-            certainty = "forecasts of the same few rows, too few for an interval"
-        certainty += "" if self.gain.gain >= 0 else ", so the simpler model is kept"
+            certainty = "too few forecast rows for an interval"
+        if self.gain.gain < 0:
+            certainty += ", so the simpler model is kept"
         return f"kept {self.kept}: {self.score} {ours}, {self.other} has {theirs} ({certainty})"
 
     def to_json(self) -> dict[str, Any]:
@@ -80,62 +86,71 @@ class Selection:
 
 
 def same_split(recipe: Recipe) -> list[str]:
-    """The settings under which a baseline holds out the same examples as this recipe."""
-    values = (
-        (f"{part}.{name}", getattr(getattr(recipe, part), name))
-        for part, names in SPLIT.items()
-        for name in names
-    )
-    return [f"{path}={value}" for path, value in values if value is not None]
+    """Return the settings with which a baseline has the same held-out examples as this recipe."""
+    settings = []
+    for section, names in SPLIT.items():
+        for name in names:
+            value = getattr(getattr(recipe, section), name)
+            if value is not None:
+                settings.append(f"{section}.{name}={value}")
+    return settings
 
 
 def network_is_kept(gain: Difference, *, run: int) -> bool:
-    """Whether a network is so much better than its baseline that it is worth its time; in doubt it is not.
+    """Whether a network is so much better than its baseline that it is kept.
 
-    Where held-out examples could not tell the two apart, the baseline was mostly the better one on other examples.
-    Moments of a series that share what they forecast, in runs of more than one, must show it clearly.
+    If held-out examples show no difference, the baseline is usually the better one on other examples. Forecasts that
+    share values, with a `run` of more than one origin, need a gain whose interval excludes zero.
     """
-    return gain.p <= DOUBT and (run == 1 or gain.clear)
+    return gain.p <= MAX_P and (run == 1 or gain.clear)
 
 
 def keep_better(trained: Trained, folder: Path, baseline: Bundle) -> Trained:
-    """Score a baseline on the held-out examples that a network was scored on, and write the better one into the folder.
+    """Score a baseline on the held-out examples of a network, and save the better model in the folder.
 
-    The network stays where they share no score, or where its training was stopped before it was scored.
+    The network is kept if they have no common score, or if its training was stopped before it was scored.
     """
-    report, network = trained.report, trained.model.bundle
+    report = trained.report
     if report is None or report.by_example is None:
         return trained
-    stores, task, folds = (
-        folder / RUN / STORES,
-        task_of(baseline.recipe),
-        read_folds(folder, report.by_example.score),
-    )
-    other = task.data_kind(baseline.recipe).finish(task, baseline, stores, report.num_examples)
-    if other.by_example is None or other.by_example.score != report.by_example.score:
+    task = task_of(baseline.recipe)
+    kind = task.data_kind(baseline.recipe)
+    baseline_report = kind.finish(task, baseline, folder / RUN / STORES, report.num_examples)
+    score = report.by_example.score
+    if baseline_report.by_example is None or baseline_report.by_example.score != score:
         return trained
-    pairs = [
-        (bundle, *pooled(its_report, [fold[bundle.recipe.name] for fold in folds]))
-        for bundle, its_report in ((network, report), (baseline, other))
-    ]
-    gain = difference(pairs[0][2], pairs[1][2])
+    folds = read_folds(folder, score)
+    kept = _pool_folds(trained.model.bundle, report, folds)
+    other = _pool_folds(baseline, baseline_report, folds)
+    gain = difference(kept.by_example, other.by_example)
     if not network_is_kept(gain, run=report.by_example.run):
-        pairs.reverse()
-    (best, scores, ours), (beaten, _, theirs) = pairs
+        kept, other = other, kept
     selection = Selection(
-        kept=best.recipe.name,
-        other=beaten.recipe.name,
-        score=ours.score,
-        values=(ours.value(), theirs.value()),
-        gain=difference(ours, theirs),
-        examples=scores["examples"],
+        kept=kept.bundle.recipe.name,
+        other=other.bundle.recipe.name,
+        score=kept.by_example.score,
+        values=(kept.by_example.value(), other.by_example.value()),
+        gain=difference(kept.by_example, other.by_example),
+        examples=kept.scores["examples"],
     )
-    for (bundle, its_scores, _), where in zip(
-        pairs, (folder, folder / beaten.recipe.name), strict=True
-    ):
-        facts = {"validation": its_scores, "selection": selection.to_json()}
+    for candidate, where in ((kept, folder), (other, folder / other.bundle.recipe.name)):
+        facts = {"validation": candidate.scores, "selection": selection.to_json()}
+        bundle = candidate.bundle
         save_bundle(replace(bundle, metrics=bundle.metrics | facts), where)
     return replace(trained, model=Model(load_bundle(folder), folder))
+
+
+class _Candidate(NamedTuple):
+    """A model with its scores over all folds."""
+
+    bundle: Bundle
+    scores: dict[str, Any]
+    by_example: ExampleScores
+
+
+def _pool_folds(bundle: Bundle, report: Report, folds: Sequence[Json]) -> _Candidate:
+    name = bundle.recipe.name
+    return _Candidate(bundle, *pooled(report, [fold[name] for fold in folds]))
 
 
 def _signed(selection: Selection, value: float) -> str:

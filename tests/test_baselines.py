@@ -1,4 +1,4 @@
-"""Baselines are models: each learns in a moment, is saved and loaded, predicts, explains, serves and keeps the laws."""
+"""Baselines are models: each trains in seconds, is saved and loaded, predicts, explains, serves and obeys the laws."""
 
 import json
 import math

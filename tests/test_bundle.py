@@ -78,7 +78,7 @@ def test_saving_and_loading_is_identity(trained, tmp_path):
         assert (tmp_path / "again" / name).read_bytes() == (trained / name).read_bytes(), name
 
 
-def test_in_bytes_it_is_a_quarter_and_stays_what_it_is(trained, tmp_path):
+def test_int8_is_a_quarter_of_the_size_with_nearly_the_same_answers(trained, tmp_path):
     """Rounding what was rounded changes nothing: a bundle in bytes is saved and loaded like any other."""
     rounded = seqlab.load(trained, int8=True)
     exported = lab.export(trained, tmp_path / "bytes", int8=True)
@@ -107,26 +107,26 @@ def test_in_bytes_it_is_a_quarter_and_stays_what_it_is(trained, tmp_path):
     assert loaded.predict("abc") == rounded.predict("abc")
 
 
-def test_an_export_goes_nowhere_that_is_taken(trained, tmp_path):
-    with pytest.raises(RunError, match="this is there already"):
+def test_an_export_needs_a_new_directory(trained, tmp_path):
+    with pytest.raises(RunError, match="this exists already"):
         lab.export(trained, tmp_path, int8=True)
 
 
-def test_it_is_what_the_manifest_says_and_leaves_no_parts_behind(bundle):
+def test_it_has_the_files_of_the_manifest_and_no_temporary_ones(bundle):
     manifest = json.loads((bundle / "manifest.json").read_text())
     assert set(manifest["files"]) | {"manifest.json"} == {path.name for path in bundle.iterdir()}
     for name, digest in manifest["files"].items():
         assert hashlib.sha256((bundle / name).read_bytes()).hexdigest() == digest
 
 
-def test_the_page_for_people_says_what_it_is(bundle):
+def test_the_card_describes_the_model(bundle):
     card = (bundle / "CARD.md").read_text()
     assert card.startswith("# seq2seq\n")
     assert "- task: translate\n" in card
     assert "| baselines: copy of the source: exact | " in card
 
 
-def test_a_directory_that_is_not_there(tmp_path):
+def test_a_missing_directory(tmp_path):
     assert refusal(tmp_path / "nothing") == f"{tmp_path / 'nothing'}: there is no such model"
 
 
@@ -159,13 +159,10 @@ def test_a_changed_file(bundle, name, harm):
         harm
     ]
     (bundle / name).write_bytes(changed)
-    assert (
-        refusal(bundle)
-        == f"{bundle / name}: not the file that was written: it was changed or cut off"
-    )
+    assert refusal(bundle) == f"{bundle / name}: this file was changed or truncated"
 
 
-def test_a_flipped_bit_anywhere_in_the_manifest_is_seen_or_does_no_harm(bundle, trained):
+def test_a_flipped_bit_in_the_manifest_is_detected_or_harmless(bundle, trained):
     """What could be hit without being seen is the digest of a page for people, or a blank between two words."""
     whole = (bundle / "manifest.json").read_bytes()
     expected = load_bundle(trained).codec.to_json()
@@ -185,12 +182,12 @@ def test_a_flipped_bit_anywhere_in_the_manifest_is_seen_or_does_no_harm(bundle, 
     ("manifest", "said"),
     [
         ("", "not valid JSON"),
-        ("[]", "not a manifest of Seqlab's"),
-        ('{"format": 1}', "not a manifest of Seqlab's"),
-        ('{"format": 1, "files": []}', "not a manifest of Seqlab's"),
+        ("[]", "not a manifest of Seqlab"),
+        ('{"format": 1}', "not a manifest of Seqlab"),
+        ('{"format": 1, "files": []}', "not a manifest of Seqlab"),
         ('{"format": 3, "files": {}}', "written in format 3; this version reads format 1 and 2"),
         ('{"files": {}}', "written in format None; this version reads format 1 and 2"),
-        ('{"format": 1, "files": {}}', "not the file that was written"),
+        ('{"format": 1, "files": {}}', "this file was changed or truncated"),
     ],
 )
 def test_a_malformed_manifest(bundle, manifest, said):
@@ -200,7 +197,7 @@ def test_a_malformed_manifest(bundle, manifest, said):
     assert said in message
 
 
-class TestWithRightDigests:
+class TestWithCorrectDigests:
     """Files that were replaced together with their digests are still read with suspicion."""
 
     def test_weights_of_another_size(self, bundle):
@@ -220,12 +217,11 @@ class TestWithRightDigests:
         if change == "missing":
             del weights[name]
         replace(bundle, "model.safetensors", save(weights))
-        assert refusal(bundle) == (
-            f"{bundle / 'model.safetensors'}: weight '{name}' is not where the recipe has one"
-        )
+        problem = "missing" if change == "missing" else "not part of the recipe's network"
+        assert refusal(bundle) == f"{bundle / 'model.safetensors'}: weight '{name}' is {problem}"
 
     @pytest.mark.parametrize("content", [b"", b"\0" * 7, b"\xff" * 64, b'{"a": 1}'])
-    def test_weights_that_are_none(self, bundle, content):
+    def test_weights_that_are_not_safetensors(self, bundle, content):
         replace(bundle, "model.safetensors", content)
         assert refusal(bundle).startswith(
             f"{bundle / 'model.safetensors'}: not a safetensors file: "
@@ -245,7 +241,7 @@ class TestWithRightDigests:
             ("recipe.toml", b"\xff"),
         ],
     )
-    def test_text_that_is_something_else(self, bundle, name, content):
+    def test_malformed_text_files(self, bundle, name, content):
         replace(bundle, name, content)
         assert refusal(bundle).startswith(f"{bundle / name}: ")
 

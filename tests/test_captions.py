@@ -1,4 +1,4 @@
-"""Captions from beginning to end: trained, used, scored beside their baselines, and looked into."""
+"""Captions: training, use, scores next to baselines, and views."""
 
 import html
 import json
@@ -80,7 +80,7 @@ def trained(data, tmp_path_factory):
     return lab.train("caption", data, settings=settings, out=out).model
 
 
-def test_it_learns_and_the_baselines_stand_beside_it(trained):
+def test_it_learns_and_is_compared_with_baselines(trained):
     report = trained.metrics["validation"]
     assert report["examples"] == 24  # pictures, not captions
     assert report["exact"] == 1
@@ -94,7 +94,7 @@ def test_it_learns_and_the_baselines_stand_beside_it(trained):
     assert report["bleu_1"] > report["baselines"]["most frequent caption"]["bleu_1"]
 
 
-def test_a_picture_is_held_out_with_all_that_is_said_of_it(trained, data):
+def test_a_picture_is_held_out_with_all_its_captions(trained, data):
     stores = trained.path / RUN / STORES
     names = [e.source.name for e in held_out(stores)]
     assert sorted(names) == sorted(name for name in set(names) for _ in range(2))
@@ -191,7 +191,7 @@ def test_a_model_that_is_blind_gains_nothing(trained, data):
     assert "likelihood_gap" not in alone.scores
 
 
-def test_a_page_of_pictures_needs_nothing_else(trained, data):
+def test_the_page_of_pictures_is_self_contained(trained, data):
     report = trained.evaluate(data)
     page = report.page("colours <1>")
     assert page.count("<figure>") == 20

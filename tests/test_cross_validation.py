@@ -1,4 +1,4 @@
-"""Small files are scored in folds: each example by models that did not learn from it."""
+"""Cross-validation of small files: each example is scored by models that were not trained on it."""
 
 import json
 import random
@@ -69,7 +69,7 @@ def test_a_large_file_or_a_named_recipe_has_one_held_out_part(tmp_path, num, opt
     assert not (tmp_path / "m/run/folds.json").exists()
 
 
-def test_a_run_that_is_stopped_in_its_folds_can_be_resumed(tmp_path):
+def test_a_run_that_is_stopped_during_cross_validation_can_be_resumed(tmp_path):
     path, steps = _write(tmp_path / "few.tsv", 60), iter(range(1000))
     stopped = lab.train(
         "classify", path, settings=QUICK, out=tmp_path / "m", stop=lambda: next(steps) > 75
@@ -79,7 +79,7 @@ def test_a_run_that_is_stopped_in_its_folds_can_be_resumed(tmp_path):
     assert "selection" in lab.train(out=tmp_path / "m", resume=True).model.metrics
 
 
-def test_few_examples_say_how_little_they_tell(run, tmp_path):
+def test_few_examples_have_wide_intervals(run, tmp_path):
     path = _write(tmp_path / "few.tsv", 40)
     words = [word for setting in QUICK for word in ("-s", setting)]
     printed = run("train", "classify", path, "-o", tmp_path / "m", *words).stdout

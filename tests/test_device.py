@@ -1,4 +1,4 @@
-"""Where tensors live, and in how many bits. No GPU is needed: what cannot be tested without one is not claimed."""
+"""Devices and precision. The tests need no GPU."""
 
 import json
 
@@ -40,7 +40,7 @@ def test_a_device_that_is_not_there_is_refused_with_what_is():
         pytest.skip("there is a GPU here")
     with pytest.raises(UsageError, match="there is no device 'cuda' here") as caught:
         use_device("cuda")
-    assert caught.value.hint == f"there is: {', '.join(available_devices())}."
+    assert caught.value.hint == f"available: {', '.join(available_devices())}."
     assert torch.get_default_device().type == "cpu"
 
 

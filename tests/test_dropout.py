@@ -39,13 +39,13 @@ def test_the_same_keys_give_the_same_mask():
     assert dropped().equal(dropped())
 
 
-def test_a_rows_mask_does_not_depend_on_its_company():
+def test_the_mask_of_a_row_does_not_depend_on_the_batch():
     together = dropped()
     assert dropped(ONES[:1], ROWS[2:3])[0].equal(together[2])
     assert dropped(ONES, ROWS.flip(0)).equal(together.flip(0))
 
 
-def test_a_rows_mask_does_not_depend_on_the_width_of_the_padding():
+def test_the_mask_of_a_row_does_not_depend_on_the_padding():
     assert dropped(torch.ones(B, T + 9, D))[:, :T].equal(dropped())
 
 
@@ -61,7 +61,7 @@ def test_another_key_gives_another_mask(other):
     assert (agree - (0.7**2 + 0.3**2)).abs().max() < 0.15  # as often as chance would have it
 
 
-def test_rows_of_one_batch_have_masks_of_their_own():
+def test_rows_of_a_batch_have_different_masks():
     out = dropped()
     assert all(not out[i].equal(out[j]) for i in range(B) for j in range(i))
 
@@ -72,12 +72,12 @@ def test_the_pattern_is_the_same_in_every_precision():
     torch.testing.assert_close(double.float(), single)
 
 
-def test_gradients_flow_where_the_mask_lets_them():
+def test_gradients_are_masked_too():
     x = torch.ones(B, T, D, requires_grad=True)
     out = dropped(x)
     out.sum().backward()
     assert x.grad.equal(out.detach())
 
 
-def test_no_positions_need_no_mask():
+def test_an_empty_batch_needs_no_mask():
     assert dropped(torch.ones(B, 0, D)).shape == (B, 0, D)

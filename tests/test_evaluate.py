@@ -1,4 +1,4 @@
-"""Scores whose values are known: by hand, or by another road."""
+"""Scores compared with values computed by hand or in another way."""
 
 import math
 import shutil
@@ -141,7 +141,7 @@ class TestClassifier:
             == "the linear baseline needs the training part, which is not beside this model"
         )
 
-    def test_hops_say_how_much_they_look_alike(self, train):
+    def test_the_overlap_of_hops_is_a_score(self, train):
         text = "".join(
             f"{'long' if n > 2 else 'short'}\t{'x y ' * n}{i}\n"
             for i in range(20)
@@ -306,12 +306,12 @@ class TestLanguageModel:
         assert set(report.baselines) == {"1-gram", "5-gram"}
 
 
-def test_a_model_that_travelled_alone_says_which_baseline_is_missing(book, tagger, tmp_path):
+def test_a_model_without_training_data_notes_the_missing_baseline(book, tagger, tmp_path):
     for model, name, text in ((book, "b.txt", "the cat\n"), (tagger, "t.conll", "a X\n")):
         alone = tmp_path / model.recipe.task
         shutil.copytree(model.path, alone, ignore=shutil.ignore_patterns("run"))
         (tmp_path / name).write_text(text)
         report = lab.load(alone).evaluate(tmp_path / name)
         assert "training part" in report.baseline_note
-        with pytest.raises(UsageError, match="there is no held-out data beside this model"):
+        with pytest.raises(UsageError, match="this model has no held-out data"):
             lab.load(alone).evaluate()

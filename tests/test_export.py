@@ -323,7 +323,7 @@ def test_a_package_that_is_missing_is_told_of(tmp_path, monkeypatch, to):
 
 def test_nothing_that_is_there_is_touched_and_formats_have_names(tmp_path):
     model = made(tmp_path / "ours", "bilstm-classifier", "model.encoder.size=8")
-    with pytest.raises(RunError, match="this is there already"):
+    with pytest.raises(RunError, match="this exists already"):
         export(model, "onnx", tmp_path / "ours")
     with pytest.raises(UsageError, match="there is no format 'huggingfaces'") as told:
         export(model, "huggingfaces", tmp_path / "theirs")

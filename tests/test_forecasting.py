@@ -121,7 +121,7 @@ def test_a_noisy_wave_is_forecast_better_than_by_its_past_alone(trained, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bands_hold_about_as_many_values_as_they_say(trained, kind):
+def test_bands_contain_about_the_promised_share_of_values(trained, kind):
     report = trained[kind].evaluate()
     assert 0.72 < report.scores["coverage"] < 0.88
     assert report.scores["width"] > 0
@@ -159,7 +159,7 @@ def test_training_tells_of_the_validation_part_beside_its_baselines(trained):
     assert set(told["baselines"]) == {"last value", "one season ago", "linear"}
 
 
-def test_calibration_widens_bands_that_hold_too_little(trained):
+def test_calibration_widens_bands_that_are_too_narrow(trained):
     """A point has no spread of its own: its bands are what held-out errors say."""
     scores = trained["point"].evaluate().scores
     assert abs(scores["coverage"] - 0.8) < abs(scores["coverage_uncalibrated"] - 0.8)
@@ -221,12 +221,12 @@ def test_without_the_training_part_there_is_no_linear_baseline_and_a_note_says_s
 
 def test_a_short_history_is_used_with_a_warning(trained, folder):
     short = write(folder / "ten.csv", {"a": wave(10), "b": 100 + 20 * wave(10)})
-    with pytest.warns(SeqlabWarning, match="10 rows where the model looks back 24"):
+    with pytest.warns(SeqlabWarning, match="10 rows, but the model reads 24"):
         said = trained["lds"].predict(short)
     assert np.isfinite(said.high).all()
 
 
-def test_a_column_that_was_not_seen_lately_is_told_of(trained, folder):
+def test_a_column_without_recent_values_gives_a_warning(trained, folder):
     silent = wave(60)
     silent[10:] = np.nan
     with pytest.warns(SeqlabWarning, match="column 'a' was not observed in the last 24 rows"):
@@ -236,10 +236,10 @@ def test_a_column_that_was_not_seen_lately_is_told_of(trained, folder):
     assert np.isfinite(said.high).all()
 
 
-def test_numbers_beyond_all_measure_are_refused(trained, folder):
+def test_numbers_far_from_training_are_refused(trained, folder):
     far = 100 + wave(60)
     far[50] = 1e30
-    with pytest.raises(DataError, match="numbers too far from those of training"):
+    with pytest.raises(DataError, match="the numbers are too far from those of training"):
         trained["gaussian"].predict(write(folder / "far.csv", {"a": wave(60), "b": far}))
 
 
@@ -448,7 +448,7 @@ class TestBadInput:
 
 class TestRuns:
     @pytest.mark.parametrize("recipe", ["gru-forecast", "lds-forecast"])
-    def test_a_run_that_was_stopped_goes_on_as_if_it_never_had(self, tmp_path, recipe):
+    def test_resuming_equals_never_having_stopped(self, tmp_path, recipe):
         settings = [*(SMALL if recipe == "gru-forecast" else SMALL[4:7]), *SHARES, "train.steps=4"]
         path = write(
             tmp_path / "whole.csv", {"x": wave(200)}
@@ -474,7 +474,7 @@ class TestRuns:
         with pytest.raises(RunError, match="finished all 4 steps"):
             lab.train(out=tmp_path / "two", resume=True)
 
-    def test_the_log_of_a_climb_never_rises_in_loss(self, trained):
+    def test_the_loss_of_em_never_rises(self, trained):
         lines = (trained["lds"].path / "run" / "metrics.jsonl").read_text().splitlines()
         losses = [json.loads(line)["loss"] for line in lines if "loss" in json.loads(line)]
         assert len(losses) > 3
@@ -504,7 +504,7 @@ class TestRuns:
             lab.train("classify", tmp_path / "x.tsv", start=path, out=tmp_path / "c")
 
 
-def test_nothing_warns_where_all_is_well(two_waves, tmp_path):
+def test_there_are_no_warnings_for_good_data(two_waves, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = lab.train(

@@ -1,4 +1,4 @@
-"""Hidden Markov models by the same verbs as every other model."""
+"""Hidden Markov models used like every other model."""
 
 import json
 import random
@@ -71,14 +71,14 @@ def lines(make):
 
 
 class TestATagger:
-    def test_tags_words_and_tells_how_it_was_fitted(self, tagger):
+    def test_tags_words_and_reports_its_fitting(self, tagger):
         answer = tagger.predict("the old cat sees a dog")
         assert answer.details["tags"] == ["D", "A", "N", "V", "D", "N"]
         assert tagger.metrics["fit"] == {"by": "counting"}
         assert tagger.metrics["steps"] == 1
         assert tagger.metrics["validation"]["accuracy"] == 1.0
 
-    def test_tags_what_it_never_saw_by_its_ending_and_its_place(self, tagger):
+    def test_tags_unknown_words_by_their_ending_and_context(self, tagger):
         assert tagger.predict("The talker talked").details["tags"] == ["D", "N", "V"]
         assert tagger.predict("the xyz hears").details["tags"] == ["D", "N", "V"]
 
@@ -169,7 +169,7 @@ class TestALanguageModel:
     def test_embeds_a_line_as_the_mean_of_its_beliefs(self, lines):
         np.testing.assert_allclose(lines.embed(["the cat", "sees"]).sum(1), 1, rtol=1e-5)
 
-    def test_of_one_endless_text_carries_its_belief_on(self, make, tmp_path):
+    def test_carries_its_belief_over_a_long_text(self, make, tmp_path):
         text = "".join(" ".join(word for word, _ in s) + "\n" for s in sentences(80))
         settings = (
             "data.unit=stream",
@@ -195,7 +195,7 @@ class TestALanguageModel:
         )
         assert len(model.predict("the ", max_length=5).output) == 5
 
-    def test_goes_on_where_it_was_stopped_and_not_beyond_its_end(self, make, lines, tmp_path):
+    def test_resumes_where_it_was_stopped_and_not_after_its_end(self, make, lines, tmp_path):
         text = "".join(" ".join(word for word, _ in s) + "\n" for s in sentences(80))
         (tmp_path / "t.txt").write_text(text)
         settings = (
@@ -224,8 +224,8 @@ class TestALanguageModel:
         assert "--set train.restarts=N" in caught.value.hint
 
 
-class TestLabelsThatAreNotKnown:
-    def test_are_held_open_while_em_holds_the_others(self, make, tagger):
+class TestUnknownLabels:
+    def test_are_inferred_by_em_while_known_labels_are_fixed(self, make, tagger):
         model = make(
             "tag", "hmm-tagger", conll(60, known=0.4), "data.no_label=?", "data.validation=0.3"
         )
@@ -292,7 +292,7 @@ class TestLabelsThatAreNotKnown:
         scores = model.evaluate(tmp_path / "v.conll").scores
         assert scores["entity_f1"] == scores["accuracy"] == 1.0
 
-    def test_are_warned_of_by_nobody(self, make, tmp_path, recwarn):
+    def test_give_no_warning(self, make, tmp_path, recwarn):
         model = make(
             "tag", "hmm-tagger", conll(30, known=0.5), "data.no_label=?", "data.validation=0.3"
         )
@@ -328,10 +328,12 @@ def test_endings_are_for_networks_too(make):
     assert len(model.predict("the runner").details["tags"]) == 2
 
 
-def test_it_starts_from_no_other_and_no_other_from_it(make, lines, tagger, tmp_path):
+def test_it_cannot_start_from_another_model_nor_another_from_it(make, lines, tagger, tmp_path):
     (tmp_path / "t.conll").write_text(conll(10))
     for recipe in ("hmm-tagger", "bilstm-tagger"):
-        with pytest.raises(RecipeError, match="fitted from its data alone"):
+        with pytest.raises(
+            RecipeError, match="hidden Markov model cannot start from another model"
+        ):
             lab.train(
                 "tag", tmp_path / "t.conll", recipe=recipe, start=tagger.path, out=tmp_path / "m"
             )
@@ -362,7 +364,7 @@ def test_a_run_says_how_it_was_fitted(lines, tagger, capsys):
     assert said[3] == "kept: step 3, which labels the held-out part best"
 
 
-def test_the_figures_are_beside_the_model(lines):
+def test_the_facts_of_the_fitting_are_stored_with_the_model(lines):
     stored = json.loads((lines.path / "metrics.json").read_text())
     assert stored["fit"] == lines.metrics["fit"]
     steps = [

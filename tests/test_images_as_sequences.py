@@ -1,4 +1,4 @@
-"""Pictures read as sequences, and through windows: small digits, drawn here, told apart by each way of reading."""
+"""Pictures read as sequences and through windows: each encoder classifies small digits that are drawn here."""
 
 import json
 

@@ -33,7 +33,7 @@ def pairs(tmp_path):
     return path
 
 
-def test_a_limited_time_is_what_its_record_says_though_it_was_stopped_and_resumed(pairs, tmp_path):
+def test_a_time_limit_includes_the_time_before_resuming(pairs, tmp_path):
     """The number of steps changes while the clock runs; whoever makes the same steps again gets the same weights."""
     settings = [
         *CHARACTERS[:-3],
@@ -90,7 +90,7 @@ class Watcher:
         self.told.append(("end",))
 
 
-def test_weights_that_were_kept_along_the_way_can_be_looked_at(pairs, tmp_path):
+def test_kept_checkpoints_can_be_loaded(pairs, tmp_path):
     settings = (
         *CHARACTERS[:3],
         *CHARACTERS[4:],
@@ -106,7 +106,7 @@ def test_weights_that_were_kept_along_the_way_can_be_looked_at(pairs, tmp_path):
     assert "00000003" in wrong.value.hint
 
 
-class TestTheVerbs:
+class TestVerbs:
     def test_train_load_predict_evaluate_info(self, pairs, tmp_path):
         trained = train_small(pairs, settings=CHARACTERS, out=tmp_path / "m")
         assert (trained.stopped, trained.step) == (False, 2)
@@ -128,7 +128,7 @@ class TestTheVerbs:
         assert info["metrics"]["steps"] == 2
         assert model.recipe.train.steps == 2
 
-    def test_decoding_can_be_asked_for(self, pairs, tmp_path):
+    def test_decoding_options_override_the_recipe(self, pairs, tmp_path):
         model = train_small(pairs, settings=CHARACTERS, out=tmp_path / "m").model
         samples = [model.predict("abc", temperature=1.0, seed=seed).output for seed in range(5)]
         assert len(set(samples)) > 1
@@ -148,7 +148,7 @@ class TestTheVerbs:
         )
         assert chosen.train.steps == recipe.train.steps
 
-    def test_whoever_watches_is_told(self, pairs, tmp_path):
+    def test_the_reporter_is_called(self, pairs, tmp_path):
         watcher = Watcher()
         train_small(pairs, settings=CHARACTERS, out=tmp_path / "m", report=watcher)
         assert watcher.told[0] == ("begin", 2, 0)
@@ -160,7 +160,7 @@ class TestTheVerbs:
             "end",
         ]
 
-    def test_a_run_stops_when_asked_and_goes_on_when_asked(self, pairs, tmp_path):
+    def test_a_run_can_be_stopped_and_resumed(self, pairs, tmp_path):
         settings = (*CHARACTERS, "train.steps=6", "train.validate_every=3")
         stopped = train_small(pairs, settings=settings, out=tmp_path / "m", stop=lambda: True)
         assert (stopped.stopped, stopped.step) == (True, 1)
@@ -173,13 +173,13 @@ class TestTheVerbs:
         ]
         assert weights[0] == weights[1]
 
-    def test_a_run_that_validates_at_every_step_stops_too(self, pairs, tmp_path):
+    def test_a_run_that_validates_at_every_step_can_be_stopped(self, pairs, tmp_path):
         settings = (*CHARACTERS, "train.steps=3", "train.validate_every=1")
         assert (
             train_small(pairs, settings=settings, out=tmp_path / "m", stop=lambda: True).step == 1
         )
 
-    def test_the_same_seed_gives_the_same_model_and_another_one_another(self, pairs, tmp_path):
+    def test_the_seed_determines_the_model(self, pairs, tmp_path):
         weights = [
             train_small(pairs, settings=(*CHARACTERS, f"train.seed={seed}"), out=tmp_path / name)
             .model.path.joinpath("model.safetensors")
@@ -188,7 +188,7 @@ class TestTheVerbs:
         ]
         assert weights[0] == weights[1] != weights[2]
 
-    def test_looking_at_a_file(self, pairs):
+    def test_the_summary_of_a_file(self, pairs):
         facts = lab.look("translate", pairs)
         assert facts["examples"] == 60
         assert facts["longest_source"].startswith("6 at ")
@@ -198,7 +198,7 @@ class TestTheVerbs:
         assert str(lab.default_folder("seq2seq", ["-"])) == "runs/seq2seq-stdin"
 
 
-class TestTheSplit:
+class TestSplit:
     def test_the_same_source_is_never_on_both_sides(self, tmp_path):
         path = tmp_path / "bits.tsv"
         rows = [(label, " ".join(bits)) for bits, label in parity(400, seed=1, longest=5)]
@@ -228,14 +228,14 @@ class TestTheSplit:
         texts = [json.loads(line) for line in (stores / "held-out.jsonl").read_text().splitlines()]
         assert len(texts) == len(held_out)
 
-    def test_with_a_file_to_validate_on_everything_else_is_for_training(self, pairs, tmp_path):
+    def test_with_a_validation_file_all_other_examples_are_for_training(self, pairs, tmp_path):
         valid = tmp_path / "valid.tsv"
         valid.write_text("abc\tcba\nxyz\tzyx\n")
         model = train_small(pairs, valid=valid, settings=CHARACTERS, out=tmp_path / "m").model
         assert model.metrics["data"]["train_source_rows"] == 60
         assert model.metrics["data"]["validation_source_rows"] == 2
 
-    def test_of_a_long_text_no_more_is_held_out_than_a_score_needs(self, tmp_path):
+    def test_the_held_out_part_of_a_long_text_is_limited(self, tmp_path):
         text, wanted = (
             tmp_path / "text.txt",
             ["model.decoder.size=4", "train.steps=1", "data.max_validation=2"],
@@ -305,12 +305,12 @@ class TestTooLong:
             train("refuse")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["p.tsv", "v.tsv"]
 
-    def test_is_not_warned_of_where_everything_fits(self, pairs, tmp_path):
+    def test_gives_no_warning_if_everything_fits(self, pairs, tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             train_small(pairs, settings=CHARACTERS, out=tmp_path / "m")
 
-    def test_of_a_tagger_words_and_tags_are_cut_alike(self, tmp_path):
+    def test_words_and_tags_are_cut_to_the_same_length(self, tmp_path):
         (tmp_path / "t.conll").write_text("a X\nb Y\nc Z\n\nd X\n\n")
         settings = (*SMALL[:2], "train.steps=1", "source.min_count=1", "data.max_source=2")
         (tmp_path / "v.conll").write_text("a X\n")
@@ -329,11 +329,11 @@ class TestTooLong:
         )
 
 
-def test_nothing_is_touched_unless_asked(pairs, tmp_path):
+def test_an_existing_run_is_not_changed_without_overwrite(pairs, tmp_path):
     train_small(pairs, settings=CHARACTERS, out=tmp_path / "m")
     with pytest.raises(RunError, match="already holds a run"):
         train_small(pairs, settings=CHARACTERS, out=tmp_path / "m")
-    with pytest.raises(UsageError, match=re.escape("--overwrite throws it away")):
+    with pytest.raises(UsageError, match=re.escape("--overwrite replaces it")):
         lab.train("translate", pairs, out=tmp_path / "m", resume=True, overwrite=True)
 
 
@@ -343,14 +343,12 @@ def test_nothing_is_touched_unless_asked(pairs, tmp_path):
         (
             "seq2seq",
             ["model.encoder.kind=transformer", "model.encoder.normalise=batch"],
-            "a batch norm looks at the whole",
+            "a batch norm needs the whole",
         ),
         ("hmm-tagger", [], "recipe 'hmm-tagger' is fitted by one process"),
     ],
 )
-def test_what_many_processes_would_learn_differently_is_refused(
-    pairs, tmp_path, recipe, settings, told
-):
+def test_unsupported_distributed_training_is_refused(pairs, tmp_path, recipe, settings, told):
     data = tmp_path / "words.conll"
     data.write_text("cats NOUN\nrun VERB\n\n" * 30)
     task, files = ("translate", pairs) if recipe == "seq2seq" else ("tag", data)
@@ -367,7 +365,7 @@ def test_what_many_processes_would_learn_differently_is_refused(
         )
 
 
-def test_scores_at_the_end_are_of_the_whole_held_out_part(tmp_path):
+def test_final_scores_are_of_the_whole_held_out_part(tmp_path):
     """A file may be sorted: its first thousand lines tell little of the others."""
     train, valid = tmp_path / "train.txt", tmp_path / "valid.txt"
     train.write_text("ab\n" * 50)

@@ -1,4 +1,4 @@
-"""An option is declared once: flags, HTTP bodies, recipes and views have the same ones."""
+"""Each option is declared once: flags, HTTP bodies, recipes and views share the declarations."""
 
 import inspect
 from functools import partial
@@ -21,7 +21,7 @@ from seqlab.serve import bodies
     ("options", "verb", "body"),
     [(DecodeOptions, "predict", bodies.Decoding), (ExplainOptions, "explain", bodies.ViewOptions)],
 )
-def test_each_option_is_a_flag_and_a_field_with_the_same_words(options, verb, body):
+def test_each_option_is_a_flag_and_a_field_with_the_same_help(options, verb, body):
     flags = {flag.name: flag for flag in get_command(app).commands[verb].params}
     for name, hint in get_type_hints(options, include_extras=True).items():
         assert flags[name].help == body.model_fields[name].description == hint.__metadata__[-1]
@@ -31,7 +31,7 @@ def test_the_options_of_decoding_are_those_of_a_recipe():
     assert list(DecodeConfig.model_fields) == list(get_type_hints(DecodeOptions))
 
 
-def test_each_option_of_the_views_is_taken_by_one():
+def test_each_option_of_the_views_is_used_by_a_view():
     taken = {name for view in VIEWS.values() for name in inspect.signature(view).parameters}
     assert set(get_type_hints(ExplainOptions)) <= taken | set(OF_SUBJECT)
 

@@ -1,4 +1,4 @@
-"""The package as a whole: what it shows, how fast it answers, and that it talks to nobody."""
+"""The package as a whole: its public names, the speed of `--help`, and that it opens no network connection."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def test_importing_the_package_does_not_wait_for_torch():
     assert python("import seqlab, sys; print('torch' in sys.modules)") == "False\n"
 
 
-def test_the_public_surface_is_what_it_says():
+def test_the_public_names():
     assert sorted(seqlab.__all__) == seqlab.__all__
     assert seqlab.__all__ == [
         "Model",
@@ -57,11 +57,11 @@ def test_the_public_surface_is_what_it_says():
 @pytest.mark.parametrize(
     "before", ["seqlab.train", "seqlab.load", "import seqlab.training.gradient"]
 )
-def test_train_is_the_verb_whatever_was_used_before(before):
+def test_seqlab_train_is_the_function_after_any_import(before):
     assert python(f"import seqlab\n{before}\nprint(seqlab.train.__module__)") == "seqlab.lab\n"
 
 
-def test_a_name_that_is_not_there_is_an_ordinary_error():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'seqlab' has no attribute 'trian'"):
         _ = seqlab.trian
 
@@ -72,7 +72,7 @@ def test_the_version_is_that_of_the_installed_package():
     assert seqlab.__version__ == version("seqlab")
 
 
-def test_help_answers_in_a_blink():
+def test_help_is_fast():
     times = []
     for _ in range(5):
         before = os.times()  # of the processor: the tests beside this one do not count

@@ -19,7 +19,7 @@ def vectors():
     return padded.with_values(padded.values.masked_fill(~padded.real[..., None], torch.nan))
 
 
-def test_rows_stand_side_by_side_with_pads_on_the_right(words):
+def test_rows_are_padded_on_the_right(words):
     assert words.values.tolist() == [[5, 6, 7], [0, 0, 0], [8, 0, 0], [9, 10, 0]]
     assert words.lengths.tolist() == [3, 0, 1, 2]
     assert words.values.dtype == torch.long
@@ -38,7 +38,7 @@ def test_rows_of_feature_vectors_keep_their_features():
 
 
 @pytest.mark.parametrize("rows", [[], [[]], [[], []]])
-def test_nothing_is_a_batch_too(rows):
+def test_an_empty_batch(rows):
     padded = Padded.from_rows(rows)
     assert padded.values.shape == (len(rows), 0)
     assert padded.real.shape == (len(rows), 0)
@@ -48,20 +48,20 @@ def test_nothing_is_a_batch_too(rows):
     assert [row.tolist() for row in padded.rows()] == rows
 
 
-def test_vectors_of_no_time_have_a_last_one_of_zeros():
+def test_the_last_value_of_empty_rows_is_zero():
     last = Padded(torch.empty(2, 0, 3), torch.tensor([0, 0])).last()
     assert last.equal(torch.zeros(2, 3))
 
 
-def test_real_is_what_lies_inside_its_sequence(words):
+def test_real_positions_are_inside_the_sequence(words):
     assert words.real.int().tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0], [1, 1, 0]]
 
 
-def test_the_rows_come_back(words):
+def test_rows_are_returned_without_pads(words):
     assert [row.tolist() for row in words.rows()] == ROWS
 
 
-def test_a_pad_is_never_scored_and_a_missing_value_neither(words):
+def test_pads_and_missing_values_are_not_scored(words):
     """A missing value is real, a pad is not, whatever `observed` says of it."""
     observed = torch.tensor([[1, 0, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1]]).bool()
     padded = Padded(words.values, words.lengths, observed)
@@ -75,19 +75,19 @@ def test_the_last_value_is_at_the_last_real_position(words, vectors):
     assert vectors.last().tolist() == [[5, 6], [0, 0], [1, 2], [3, 4]]
 
 
-def test_masking_removes_whatever_lies_at_the_pads(vectors):
+def test_masking_sets_pads_to_zero(vectors):
     masked = vectors.masked()
     assert masked.values.isfinite().all()
     assert masked.values.sum() == vectors.values.nansum()
     assert masked.values[~masked.real].eq(0).all()
 
 
-def test_reading_backwards_leaves_the_pads_where_they_are(words):
+def test_reversing_keeps_pads_on_the_right(words):
     assert words.reversed().values.tolist() == [[7, 6, 5], [0, 0, 0], [8, 0, 0], [10, 9, 0]]
     assert words.reversed().lengths.equal(words.lengths)
 
 
-def test_reading_backwards_is_its_own_inverse(words, vectors):
+def test_reversing_twice_is_the_identity(words, vectors):
     observed = torch.arange(12).view(4, 3) % 3 == 1
     padded = Padded(words.values, words.lengths, observed)
     assert padded.reversed().reversed().values.equal(padded.values)
@@ -95,14 +95,14 @@ def test_reading_backwards_is_its_own_inverse(words, vectors):
     assert vectors.reversed().reversed().masked().values.equal(vectors.masked().values)
 
 
-def test_what_was_observed_is_reversed_with_its_value():
+def test_observed_marks_are_reversed_with_their_values():
     padded = Padded(
         torch.tensor([[1, 2, 3, 0]]), torch.tensor([3]), torch.tensor([[True, False, False, False]])
     )
     assert padded.reversed().observed.tolist() == [[False, False, True, False]]
 
 
-def test_other_values_keep_lengths_and_what_was_observed(words):
+def test_other_values_keep_lengths_and_observed_marks(words):
     padded = Padded(words.values, words.lengths, words.real)
     other = padded.with_values(torch.zeros(4, 3, 2))
     assert other.values.shape == (4, 3, 2)

@@ -1,4 +1,4 @@
-"""Where a model's learned positions end."""
+"""The maximum length of models with learned positions."""
 
 import pytest
 

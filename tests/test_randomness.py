@@ -21,7 +21,7 @@ def test_a_key_of_zero_leaves_splitmix64():
     assert mix(torch.tensor(rows), 0).tolist() == expected
 
 
-def test_the_same_keys_give_the_same_numbers_in_any_company():
+def test_the_same_keys_give_the_same_numbers_in_any_batch():
     together = uniform(MANY, 3, 5)
     assert uniform(MANY[[17]], 3, 5) == together[17]
     assert uniform(MANY.flip(0), 3, 5).equal(together.flip(0))
@@ -33,7 +33,7 @@ def test_other_keys_give_other_numbers(keys):
     assert (uniform(MANY, 3, 5) != uniform(MANY, *keys)).all()
 
 
-def test_numbers_are_never_negative_and_never_meet():
+def test_numbers_are_not_negative_and_do_not_collide():
     numbers = mix(MANY, 1, 2)
     assert (numbers >= 0).all()
     assert len(numbers.unique()) == len(MANY)
@@ -50,7 +50,7 @@ def test_numbers_are_roughly_uniform(keys):
     assert chi_square < 43.8  # 19 degrees of freedom, one in a thousand
 
 
-def test_neighbouring_rows_and_neighbouring_keys_have_nothing_to_do_with_each_other():
+def test_neighbouring_rows_and_keys_are_independent():
     drawn = torch.stack([uniform(MANY[:2000], 1, step) for step in range(4)])
     across = torch.corrcoef(torch.cat([drawn, drawn.roll(1, dims=1)]))
     assert (across - torch.eye(8)).abs().max() < 0.1

@@ -1,4 +1,4 @@
-"""Models that read, as they are used: blanks, labels, tags and vectors of texts and of measured sequences."""
+"""Models that read texts or vectors, as a user calls them: masks, labels, tags and embeddings."""
 
 import json
 import random
@@ -162,11 +162,11 @@ class TestBlanks:
         report = mask.evaluate(tmp_path / "short.txt").to_json()
         assert report["loss"] is None
         assert "NaN" not in json.dumps(report)
-        assert "no token was hidden" in report["baseline_note"]
+        assert "no token was masked" in report["baseline_note"]
 
 
 def test_a_bidirectional_language_model_answers_nothing(bilm):
-    with pytest.raises(UsageError, match="answers nothing by itself") as caught:
+    with pytest.raises(UsageError, match="has no answers of its own") as caught:
         bilm.predict("my cats")
     assert "--embed" in caught.value.hint
     assert set(bilm.evaluate().baselines) == {"1-gram", "5-gram"}

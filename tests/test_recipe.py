@@ -19,15 +19,15 @@ def lstm():
     return load_recipe("char-lstm")
 
 
-class TestTheShelf:
+class TestRecipes:
     @pytest.mark.parametrize("name", recipe_names())
-    def test_every_recipe_loads_under_its_own_name_and_says_what_it_is(self, name):
+    def test_every_recipe_loads_by_its_name_and_has_a_description(self, name):
         recipe = check_recipe(load_recipe(name))
         assert recipe.name == name
         assert recipe.about.endswith(".")
 
     @pytest.mark.parametrize("name", recipe_names())
-    def test_every_recipe_survives_being_written_and_read(self, name):
+    def test_every_recipe_survives_writing_and_reading(self, name):
         recipe = load_recipe(name)
         assert parse_recipe(to_toml(recipe), where="here") == recipe
 
@@ -35,19 +35,19 @@ class TestTheShelf:
     def test_every_task_has_a_default(self, task):
         assert load_recipe(default_recipes()[task]).task == task
 
-    def test_a_name_that_is_not_there(self):
+    def test_an_unknown_recipe_name(self):
         assert refusal(load_recipe, "char-lsmt") == (
             "there is no recipe 'char-lsmt'",
             "did you mean 'char-lstm'?",
         )
         assert refusal(load_recipe, "zzz")[1].startswith("there are: ")
 
-    def test_a_file_of_the_users(self, tmp_path, lstm):
+    def test_a_recipe_file(self, tmp_path, lstm):
         path = tmp_path / "mine.toml"
         path.write_text(to_toml(lstm).replace('"char-lstm"', '"mine"'))
         assert load_recipe(str(path)).name == "mine"
 
-    def test_a_file_that_is_not_there(self, tmp_path):
+    def test_a_missing_file(self, tmp_path):
         assert refusal(load_recipe, str(tmp_path / "mine.toml"))[0].endswith(
             "mine.toml: there is no such recipe file"
         )
@@ -55,7 +55,7 @@ class TestTheShelf:
     @pytest.mark.parametrize(
         ("content", "said"), [(b"\xff", "not valid UTF-8"), (b"name = char", "not valid TOML: ")]
     )
-    def test_a_file_that_is_no_toml(self, tmp_path, content, said):
+    def test_a_file_that_is_not_toml(self, tmp_path, content, said):
         path = tmp_path / "mine.toml"
         path.write_bytes(content)
         assert refusal(load_recipe, str(path))[0].startswith(f"{path}: {said}")
@@ -77,7 +77,7 @@ class TestOverride:
             == 32
         )
 
-    def test_a_section_that_was_not_there(self):
+    def test_an_optional_section_is_added(self):
         lm = load_recipe("char-lstm").model_dump()
         lm |= {"task": "translate", "model": lm["model"] | {"encoder": {"kind": "lstm"}}}
         translate = build_recipe(lm, where="here")
@@ -86,7 +86,7 @@ class TestOverride:
     def test_the_last_of_two_settings_counts(self, lstm):
         assert override(lstm, ["train.seed=7", "train.seed=8"]).train.seed == 8
 
-    def test_none_takes_a_value_away(self, lstm):
+    def test_none_removes_a_value(self, lstm):
         assert override(lstm, ["decode.top_k=5"]).decode.top_k == 5
         assert override(lstm, ["decode.top_k=5", "decode.top_k=none"]).decode.top_k is None
 
@@ -104,7 +104,7 @@ class TestOverride:
         assert override(lstm, ["train.seed = 7"]).train.seed == 7
 
     @pytest.mark.parametrize("setting", ["train.steps", "=5", "train.=5", ".steps=5", ""])
-    def test_a_setting_of_another_form(self, lstm, setting):
+    def test_a_malformed_setting(self, lstm, setting):
         message, hint = refusal(override, lstm, [setting])
         assert message == f"--set {setting}: not of the form key=value"
         assert hint == "for example --set train.steps=500"
@@ -130,14 +130,14 @@ class TestOverride:
             ("model.decoder.kind=lsmt", "'model.decoder': ", "`seqlab recipes NAME`"),
         ],
     )
-    def test_a_setting_that_makes_no_sense(self, lstm, setting, message, hint):
+    def test_an_invalid_setting(self, lstm, setting, message, hint):
         said, advice = refusal(override, lstm, [setting])
         assert message in said
         assert advice.startswith(hint)
 
 
 class TestOpenSettings:
-    def test_what_a_recipe_or_a_setting_names_is_named_and_the_rest_is_open(self, lstm):
+    def test_settings_of_a_recipe_or_override_are_named_and_others_are_open(self, lstm):
         changed = override(lstm, ["train.clip=2.0"])
         assert is_named(changed, "train.clip")
         assert is_named(changed, "train.steps")
@@ -183,7 +183,7 @@ class TestParts:
             (
                 "elmo",
                 {"model": {"encoder": {"kind": "lstm", "size": 8}, "embedding": 9}},
-                "a 'bilm' model has a recurrent encoder",
+                "a 'bilm' model needs a recurrent encoder",
             ),
             (
                 "bilstm-classifier",
@@ -214,7 +214,7 @@ class TestParts:
             (
                 "lds-forecast",
                 {"model": {"lds": {"trend": "none", "harmonics": 0}}},
-                "'model.lds': a system without a trend, a season or free states",
+                "'model.lds': a system needs a trend, harmonics of a season, or free states",
             ),
             (
                 "bert-tiny",
@@ -234,12 +234,12 @@ class TestParts:
             (
                 "shapes",
                 {"image": None},
-                "an encoder of kind 'convolution' looks at pictures: it needs [image]",
+                "an encoder of kind 'convolution' reads pictures: it needs [image]",
             ),
             (
                 "shapes",
                 {"image": {"patch": 4}},
-                "an encoder of kind 'convolution' looks at the whole picture",
+                "an encoder of kind 'convolution' reads the whole picture",
             ),
             (
                 "shapes",
@@ -258,7 +258,7 @@ class TestParts:
             ),
         ],
     )
-    def test_that_do_not_fit_are_refused_in_a_sentence(self, name, change, said):
+    def test_that_do_not_suit_each_other_are_refused(self, name, change, said):
         table = load_recipe(name).model_dump() | change
         message, hint = refusal(lambda: check_recipe(build_recipe(table, where="mine.toml")))
         assert message.startswith((f"mine.toml: {said}", f"recipe '{name}': {said}"))
@@ -270,17 +270,17 @@ class TestParts:
             (
                 "bilstm-tagger",
                 "model.hmm.order=1",
-                "a model is [model.hmm] or has layers: 'model.encoder' cannot stand",
+                "[model.hmm] replaces all layers: leave out 'model.encoder'",
             ),
             (
                 "char-lstm",
                 "model.hmm.states=5",
-                "a model is [model.hmm] or has layers: 'model.decoder' cannot stand",
+                "[model.hmm] replaces all layers: leave out 'model.decoder'",
             ),
             (
                 "hmm-tagger",
                 "model.vectors=glove.txt",
-                "a model is [model.hmm] or has layers: 'model.vectors' cannot",
+                "[model.hmm] replaces all layers: leave out 'model.vectors'",
             ),
             (
                 "hmm-tagger",
@@ -307,20 +307,20 @@ class TestParts:
             (
                 "hmm-tagger",
                 "model.hmm.states=5",
-                "a tagger has a state for each label and starts from them",
+                "the states of a tagger are its labels",
             ),
             (
                 "hmm-tagger",
                 "train.restarts=2",
-                "a tagger has a state for each label and starts from them",
+                "the states of a tagger are its labels",
             ),
             ("hmm-lm", "model.hmm.states=none", "an 'lm' needs model.hmm.states"),
             (
                 "hmm-lm",
                 "model.hmm.order=2",
-                "an 'lm' needs model.hmm.states; model.hmm.order counts the labels",
+                "an 'lm' needs model.hmm.states; model.hmm.order is only for taggers",
             ),
-            ("hmm-lm", "train.epochs=2", "[model.hmm] counts its training in train.steps"),
+            ("hmm-lm", "train.epochs=2", "[model.hmm] needs train.steps"),
             ("hmm-tagger", "model.hmm.order=3", "'model.hmm.order': "),
             ("hmm-tagger", "model.hmm.sates=3", "there is no 'model.hmm.sates'"),
             (
@@ -336,7 +336,7 @@ class TestParts:
             (
                 "bilstm-tagger",
                 "source.kind=bpe source.endings=3",
-                "source.endings are those of words",
+                "source.endings needs words",
             ),
         ],
     )
@@ -362,14 +362,14 @@ class TestParts:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_text_survives_being_written_and_read(text):
+def test_any_text_survives_writing_and_reading(text):
     """Quotation marks, newlines, control characters, and those beyond the first 65,536."""
     recipe = load_recipe("char-lstm").model_copy(update={"about": text})
     assert parse_recipe(to_toml(recipe), where="here").about == text
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))
-def test_any_number_survives_being_written_and_read(rate):
+def test_any_number_survives_writing_and_reading(rate):
     recipe = load_recipe("char-lstm")
     recipe = recipe.model_copy(
         update={"train": recipe.train.model_copy(update={"learning_rate": rate})}

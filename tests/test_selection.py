@@ -1,4 +1,4 @@
-"""Which of a network and its baseline is kept."""
+"""The selection of a network or its baseline."""
 
 from seqlab.metrics.scores import difference, share
 from seqlab.selection import network_is_kept
@@ -15,14 +15,14 @@ def test_a_network_that_is_clearly_better_is_kept():
     assert network_is_kept(gain(240, 200, 250), run=12)
 
 
-def test_in_doubt_the_baseline_is_kept():
+def test_the_baseline_is_kept_if_the_difference_is_unclear():
     assert not network_is_kept(gain(45, 45, 50), run=1)
     assert not network_is_kept(gain(44, 46, 50), run=1)
     nearly = gain(47, 46, 50)  # one example more of fifty
     assert not network_is_kept(nearly, run=1)
 
 
-def test_on_a_series_more_is_asked_than_on_examples():
+def test_a_series_needs_a_clearer_difference_than_examples():
     better = gain(49, 46, 50)
     assert better.p < 0.2
     assert not better.clear

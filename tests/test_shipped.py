@@ -1,4 +1,4 @@
-"""The models that come with the package: they are there, they answer, and they are as good as their cards say."""
+"""The models that come with the package: they exist, they answer, and their scores are those of their cards."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""What the project promises, trained to its end."""
+"""The promised results, with complete trainings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Beginning with what another model has learnt: its weights arrive, its vocabulary stays, and it is needed no more."""
+"""Transfer learning: weights and vocabulary of another model are copied, and that model is not needed afterwards."""
 
 import random
 import shutil
@@ -166,7 +166,7 @@ def ids(model, text):
 
 class TestFromALanguageModel:
     @pytest.mark.parametrize("name", ["lm", "gpt", "universal"])
-    def test_a_classifier_begins_by_reading_as_the_language_model_did(self, old, tuned, name):
+    def test_a_classifier_starts_with_the_states_of_the_language_model(self, old, tuned, name):
         new = tuned(name, "classify")
         assert arrived(new, old(name), decoder_to_encoder(old(name)))
         decoder, source = old(name).bundle.model.decoder, ids(new, "the cat slept well")
@@ -185,14 +185,14 @@ class TestFromALanguageModel:
         assert not states[0, 3].allclose(states[1, 3])
         assert not states[0, 3].allclose(states[2, 3])
 
-    def test_learned_positions_are_as_many_as_they_were(self, old, tuned):
+    def test_the_number_of_learned_positions_is_kept(self, old, tuned):
         assert (
             tuned("gpt", "classify").recipe.data.max_source
             == old("gpt").recipe.data.max_target + 2
             == 32
         )
 
-    def test_of_learned_positions_shorter_texts_take_the_first(self, old, files, tmp_path):
+    def test_shorter_texts_use_the_first_learned_positions(self, old, files, tmp_path):
         settings = (*QUICK, "data.max_source=20")
         new = lab.train(
             "classify", files / "second.tsv", start=old("gpt").path, settings=settings, out=tmp_path
@@ -200,7 +200,7 @@ class TestFromALanguageModel:
         before = weights_of(old("gpt"))["decoder.entrance.positions.table"]
         assert begun(new).model.encoder.entrance.positions.table.equal(before[:20])
 
-    def test_another_language_model_goes_on(self, old, tuned):
+    def test_another_language_model_starts_with_all_weights(self, old, tuned):
         new = tuned("lm", "lm")
         assert arrived(new, old("lm"), same_names(old("lm"), ""))
         assert new.recipe.model == old("lm").recipe.model
@@ -247,7 +247,7 @@ class TestFromAMaskedModel:
         assert arrived(new, old("classify"), same_names(old("classify")))
         assert len(new.predict("the [MASK] sat").details["blanks"]) == 1
 
-    def test_another_masked_model_goes_on(self, old, tuned):
+    def test_another_masked_model_starts_with_all_weights(self, old, tuned):
         assert arrived(tuned("mask", "mask"), old("mask"), same_names(old("mask"), ""))
 
 
@@ -266,9 +266,7 @@ class TestFromATheme:
     )
     QUICKLY = ("train.warmup=0", "train.learning_rate=1e-2", "train.average=none")
 
-    def test_a_classifier_of_four_labels_hears_what_the_texts_without_labels_are_about(
-        self, tmp_path
-    ):
+    def test_a_classifier_with_few_labels_gains_from_unlabelled_texts(self, tmp_path):
         """Tone is in which words stand together in a text: two labels of each are then enough to name it."""
         keyed, things = random.Random(3), [f"thing{i}" for i in range(40)]
 
@@ -433,7 +431,7 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(old, files, 
     assert weights[0] == weights[1]
 
 
-class TestWhatCannotBeStarted:
+class TestRefusedStarts:
     def refused(self, files, tmp_path, task, data, error, **options):
         """The message and the hint of a refusal that leaves nothing behind."""
         with pytest.raises(error) as caught:
@@ -451,7 +449,7 @@ class TestWhatCannotBeStarted:
     def test_with_another_tokenizer(self, old, files, tmp_path):
         options = {"start": old("mask").path, "settings": (*QUICK, "source.kind=words")}
         said, hint = self.refused(files, tmp_path, "classify", "second.tsv", RecipeError, **options)
-        assert "its own tokenizer ('bpe')" in said
+        assert "the tokenizer of the model to start from ('bpe')" in said
         assert "source.*" in hint
 
     @pytest.mark.parametrize("setting", ["model.encoder.size=16", "data.max_source=64"])
@@ -461,7 +459,7 @@ class TestWhatCannotBeStarted:
         """Here a position has 8 features, and 32 positions were learnt: nothing else could take the weights."""
         options = {"start": old("gpt").path, "settings": (*QUICK, setting)}
         said, hint = self.refused(files, tmp_path, "classify", "second.tsv", RecipeError, **options)
-        assert said.startswith("the model to start from has 'encoder.")
+        assert said.startswith("'encoder.")
         assert "train without --from" in hint
 
     def test_from_nothing(self, files, tmp_path):
@@ -512,7 +510,7 @@ class TestWordVectors:
             for word in ("the", "cat", "sat")
         }
 
-    def test_land_in_the_embedding_whose_size_follows_them(self, vectors, train):
+    def test_are_copied_to_the_embedding_and_set_its_size(self, vectors, train):
         model = train(vectors, "source.lower=true")
         assert model.recipe.model.embedding == 3
         first = self.table(model, first_weights(model))
@@ -523,12 +521,12 @@ class TestWordVectors:
         after = self.table(model, weights_of(model))
         assert not after["the"].equal(first["the"])  # they learn like all others
 
-    def test_spelling_counts_where_case_does(self, vectors, train):
+    def test_case_matters_unless_the_source_is_lower_case(self, vectors, train):
         model = train(vectors, "source.lower=false")
         assert self.table(model, first_weights(model))["cat"].tolist() == [-1, 0.5, 0.25]
 
     @pytest.mark.parametrize(("task", "data"), [("classify", "first.tsv"), ("tag", "first.conll")])
-    def test_frozen_they_stay_exactly_as_they_were(self, vectors, train, task, data):
+    def test_frozen_vectors_are_not_trained(self, vectors, train, task, data):
         model = train(vectors, "model.frozen_vectors=true", "train.steps=4", task=task, data=data)
         after, first = self.table(model, weights_of(model)), first_weights(model)
         assert after["the"].tolist() == [1, 2, 3]
@@ -542,12 +540,14 @@ class TestWordVectors:
         model = train(vectors)
         assert self.table(model, first_weights(model))["the"].tolist() == [1, 2, 3]
 
-    def test_the_model_needs_the_file_no_more(self, vectors, train, tmp_path):
+    def test_the_model_does_not_need_the_file(self, vectors, train, tmp_path):
         model = train(vectors)
         vectors.unlink()
         assert seqlab.load(tmp_path / "m").predict("the cat") == model.predict("the cat")
 
-    def test_nor_does_one_that_starts_from_it(self, vectors, train, files, tmp_path):
+    def test_a_model_that_starts_from_it_does_not_need_the_file(
+        self, vectors, train, files, tmp_path
+    ):
         model = train(vectors)
         vectors.unlink()
         new = lab.train(
@@ -571,18 +571,20 @@ class TestWordVectors:
             train(vectors)
         assert not (tmp_path / "m").exists()
 
-    def test_without_any_common_word_they_are_of_no_use(self, tmp_path, train):
+    def test_without_any_common_word_they_are_refused(self, tmp_path, train):
         (tmp_path / "v.txt").write_text("chat 1 2 3\nchien 4 5 6\n")
-        with pytest.raises(DataError, match=r"v.txt: none of the training data's words is in it"):
+        with pytest.raises(
+            DataError, match=r"v.txt: no word of the training data has a vector in this file"
+        ):
             train(tmp_path / "v.txt")
 
-    def test_a_file_that_is_not_there(self, tmp_path, train):
+    def test_a_missing_file(self, tmp_path, train):
         with pytest.raises(DataError, match=r"v.txt: there is no such file"):
             train(tmp_path / "v.txt")
 
     def test_a_transformer_of_another_size_refuses_them(self, vectors, train):
         with pytest.raises(
-            RecipeError, match="vectors of 3 numbers where the encoder reads 8"
+            RecipeError, match="the word vectors have 3 numbers, but the encoder reads 8"
         ) as caught:
             train(vectors, "model.encoder.kind=transformer", "model.encoder.heads=2")
         assert "model.encoder.size" in caught.value.hint

@@ -37,7 +37,9 @@ Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or 
 Conformal = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
-        min=0.5, max=0.99, help="classify: the labels that hold the true one so often, as 0.9"
+        min=0.5,
+        max=0.99,
+        help="classify: sets of labels that contain the true one with this probability, such as 0.9",
     ),
 ]
 Workers = Annotated[

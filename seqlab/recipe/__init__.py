@@ -1,6 +1,6 @@
-"""The schema of a recipe: frozen, validated, TOML in and out. Each default is written here and nowhere else.
+"""The schema of a recipe: immutable, validated, read from TOML and written to it. Each default is defined only here.
 
-recipe = load_recipe("char-lstm")                      # by name, or a path to a .toml file
+recipe = load_recipe("char-lstm")                      # a name, or the path of a .toml file
 recipe = override(recipe, ["train.steps=500"])         # what `--set` does
 """
 

@@ -1,6 +1,6 @@
-"""A recipe as a whole, and how it is trained: from TOML and to TOML, with settings changed by name.
+"""A recipe with its section `train`: read from TOML, written to TOML, and changed by `section.key=value` settings.
 
-An error names the key.
+Errors name the key.
 """
 
 import json
@@ -22,83 +22,91 @@ from seqlab.recipe.sections import (
 )
 from seqlab.recipes import recipe_names, recipe_table
 
-# sections that --set can begin
+# sections that --set can add to a recipe
 OPTIONAL = ("encoder", "decoder", "attention", "characters", "elmo", "image", *CLASSICAL_SECTIONS)
-LENGTHS = {"steps", "epochs", "minutes"}  # of a training; one of them is given
+# the length of a training is given as one of these
+LENGTHS = {"steps", "epochs", "minutes"}
 
 
 class TrainConfig(Section):
+    """How a model is trained."""
+
     seed: int = Field(1, ge=0)
     steps: int | None = Field(None, ge=1)
     epochs: float | None = Field(None, gt=0)
-    minutes: float | None = Field(
-        None, gt=0
-    )  # from the first step to the scores, at most; EM may be done before
-    batch_tokens: int = Field(4096, ge=1)  # real and padded positions of the longer side
-    batch_rows: int = Field(32, ge=1)  # streams side by side (lm with unit = "stream")
-    bptt: int = Field(
-        64, ge=1
-    )  # truncated BPTT: steps until the gradient is cut (lm with unit = "stream")
-    shard: bool = (
-        False  # many processes: each keeps a part of the weights and of all that goes with them
-    )
-    precision: Literal["float32", "bfloat16", "auto"] = (
-        "float32"  # of products; auto: bfloat16 where this machine multiplies it clearly faster. Weights stay float32
-    )
+    # time limit from the first step to the final scores; EM may converge earlier
+    minutes: float | None = Field(None, gt=0)
+    # positions of the longer side, padding included
+    batch_tokens: int = Field(4096, ge=1)
+    # lm with unit = "stream": parallel streams
+    batch_rows: int = Field(32, ge=1)
+    # lm with unit = "stream": steps of truncated backpropagation through time
+    bptt: int = Field(64, ge=1)
+    # distributed training: each process keeps a part of weights, gradients and optimizer state
+    shard: bool = False
+    # of matrix products; auto: bfloat16 if it is clearly faster on this machine. Weights are always float32
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
     optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
     learning_rate: float = Field(2e-3, gt=0)
-    momentum: float = Field(0.9, ge=0, lt=1)  # sgd only
+    # sgd only
+    momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.01, ge=0)
     schedule: Literal["cosine", "inverse-sqrt", "constant"] = "cosine"
-    warmup: int = Field(100, ge=0)  # steps
+    # steps
+    warmup: int = Field(100, ge=0)
     clip: float = Field(1.0, gt=0)
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     average: Literal["none", "ema", "last"] = "none"
     ema_decay: float = Field(0.999, gt=0, lt=1)
-    average_last: int = Field(5, ge=1)  # checkpoints
-    validate_every: int | None = Field(None, ge=1)  # steps; without it, twenty times in the run
-    encoder_rate: float = Field(
-        1.0, gt=0
-    )  # what came with --from may learn more slowly: a factor on the rate
-    encoder_frozen: int = Field(0, ge=0)  # for so many steps the encoder does not learn at all
-    # what becomes of a step whose gradient is not finite: it is left out, undone together with all since the last
-    # checkpoint and tried again at half the rate, or the end of the run
+    # checkpoints
+    average_last: int = Field(5, ge=1)
+    # steps; by default the run has twenty validations
+    validate_every: int | None = Field(None, ge=1)
+    # a factor on the learning rate of weights that come from the model given with --from
+    encoder_rate: float = Field(1.0, gt=0)
+    # the number of first steps in which the encoder is not trained
+    encoder_frozen: int = Field(0, ge=0)
+    # what happens when a gradient is not finite: skip the step, return to the last checkpoint and continue at half
+    # the learning rate, or stop
     divergence: Literal["skip", "rollback", "stop"] = "skip"
-    keep: int = Field(
-        0, ge=0
-    )  # weights of so many validations are kept, the last ones, to be looked at
-    tensorboard: bool = False  # curves for `tensorboard --logdir runs`, beside metrics.jsonl; needs seqlab[tensorboard]
-    best: Literal["loss", "accuracy"] = (
-        "loss"  # which validation is the best; of equal accuracies, that of lower loss
-    )
-    patience: int | None = Field(None, ge=1)  # validations without a better one until it stops
-    restarts: int = Field(
-        1, ge=1
-    )  # EM: climbs, each of up to `steps` iterations from a start of its own
-    tolerance: float = Field(1e-4, ge=0)  # EM: a smaller gain, in nats a token, ends a climb
+    # keep the weights of this many validations, the latest ones
+    keep: int = Field(0, ge=0)
+    # also write curves for `tensorboard --logdir runs`; needs seqlab[tensorboard]
+    tensorboard: bool = False
+    # the criterion of the best validation; equal accuracies are ordered by loss
+    best: Literal["loss", "accuracy"] = "loss"
+    # stop after this many validations without improvement
+    patience: int | None = Field(None, ge=1)
+    # EM: the number of random initialisations, each with up to `steps` iterations
+    restarts: int = Field(1, ge=1)
+    # EM: converged when an iteration improves the likelihood by less, in nats per token
+    tolerance: float = Field(1e-4, ge=0)
 
     @model_validator(mode="after")
     def _one_length(self) -> "TrainConfig":
         if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) > 1:
             raise ValueError("give one of 'steps', 'epochs' and 'minutes', not several")
         if self.shard and self.optimizer == "muon":
-            raise ValueError("'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'")
+            raise ValueError(
+                "'muon' needs complete matrices; with 'shard', use the optimizer 'adamw' or 'sgd'"
+            )
         if self.shard and self.minutes is not None:
             raise ValueError("with 'shard', give 'steps' or 'epochs'")
         return self
 
 
 class Recipe(Section):
-    """Everything that makes a model what it is, except the data and the seed of the universe."""
+    """All settings of a model, its data and its training."""
 
     name: str
-    task: str  # which checks that the parts fit: `seqlab.tasks.check_recipe`
+    # `seqlab.tasks.check_recipe` checks that the sections suit it
+    task: str
     about: str = ""
-    shared: bool = False  # one vocabulary for source and target
+    # one vocabulary for source and target
+    shared: bool = False
     data: DataConfig = DataConfig()
-    image: ImageConfig | None = (
-        None  # classify, caption: the source is a picture, whose rows of pixels are vectors
-    )
+    # classify, caption: the source is a picture
+    image: ImageConfig | None = None
     source: TextConfig = TextConfig()
     target: TextConfig = TextConfig()
     model: ModelConfig = ModelConfig()
@@ -108,13 +116,13 @@ class Recipe(Section):
 
 
 def load_recipe(name: str) -> Recipe:
-    """A recipe by name, or from a .toml file of the user's."""
+    """Load a recipe of the package by its name, or the user's own from a .toml file."""
     if name.endswith(".toml"):
         path = Path(name)
         if not path.is_file():
             raise RecipeError(
                 f"{name}: there is no such recipe file",
-                hint="give a path that exists, or a recipe's name.",
+                hint="give the path of a file, or the name of a recipe.",
             )
         try:
             return parse_recipe(path.read_text("utf-8"), where=name)
@@ -129,7 +137,7 @@ def load_recipe(name: str) -> Recipe:
 
 
 def parse_recipe(text: str, *, where: str) -> Recipe:
-    """A recipe from TOML; `where` names it in messages."""
+    """Parse a recipe from TOML; `where` names it in messages."""
     try:
         return build_recipe(tomllib.loads(text), where=where)
     except tomllib.TOMLDecodeError as error:
@@ -140,7 +148,7 @@ def parse_recipe(text: str, *, where: str) -> Recipe:
 
 
 def build_recipe(table: Mapping[str, Any], *, where: str) -> Recipe:
-    """A recipe from nested tables, with errors that name the key."""
+    """Build a recipe from nested tables; errors name the key."""
     try:
         return Recipe.model_validate(dict(table))
     except ValidationError as error:
@@ -148,11 +156,12 @@ def build_recipe(table: Mapping[str, Any], *, where: str) -> Recipe:
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
-    """The recipe with `section.key=value` settings applied; values are read as TOML, else as plain strings.
+    """Return the recipe with `section.key=value` settings applied; values are read as TOML, else as plain strings.
 
-    What the recipe leaves open stays open: only what it names, and what is set here, is named afterwards.
+    Settings that neither the recipe nor `settings` name stay unset, so that they can still be chosen from the data.
     """
-    whole, table = recipe.model_dump(), recipe.model_dump(exclude_unset=True)
+    complete = recipe.model_dump()
+    named = recipe.model_dump(exclude_unset=True)
     for setting in settings:
         path, equals, value = setting.partition("=")
         keys = path.strip().split(".")
@@ -161,38 +170,44 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
                 f"--set {setting}: not of the form key=value",
                 hint="for example --set train.steps=500",
             )
-        place, named = whole, table
-        for key in keys[:-1]:
-            if place.get(key) is None and key in OPTIONAL:
-                place[key] = {}
-            if key in place and not isinstance(place[key], dict):
-                raise RecipeError(
-                    f"--set {setting}: '{key}' is a value, not a section",
-                    hint=f"it is {place[key]!r} in this recipe.",
-                )
-            if key not in place:
-                raise RecipeError(
-                    f"--set {setting}: there is no section '{key}'", hint=nearest(key, place)
-                )
-            place = place[key]
-            named[key] = named.get(key) or {}
-            named = named[key]
-        place[keys[-1]] = named[keys[-1]] = _value(value.strip())
-        if keys[-1] == "kind" and keys[0] == "model":  # another family has other settings
-            family = FAMILIES.get(named["kind"], StackConfig)
-            for name in named.keys() - family.model_fields.keys():
-                del named[name]
-        if (
-            keys == ["source", "kind"] and named["kind"] != "words"
-        ):  # what is no word has no spelling
-            table.get("model", {}).pop("characters", None)
-        if keys[0] == "train" and keys[-1] in LENGTHS:
-            named |= dict.fromkeys(LENGTHS - {keys[-1]})
-    return build_recipe(table, where=f"recipe '{recipe.name}' with --set")
+        _set_value(complete, named, keys, _parse_value(value.strip()), where=f"--set {setting}")
+    return build_recipe(named, where=f"recipe '{recipe.name}' with --set")
+
+
+def _set_value(
+    complete: dict[str, Any], named: dict[str, Any], keys: list[str], value: Any, *, where: str
+) -> None:
+    """Set a value in the tables of a recipe, with and without defaults, and delete the settings that it excludes."""
+    section, named_section = complete, named
+    for key in keys[:-1]:
+        if section.get(key) is None and key in OPTIONAL:
+            section[key] = {}
+        if key in section and not isinstance(section[key], dict):
+            raise RecipeError(
+                f"{where}: '{key}' is a value, not a section",
+                hint=f"it is {section[key]!r} in this recipe.",
+            )
+        if key not in section:
+            raise RecipeError(f"{where}: there is no section '{key}'", hint=nearest(key, section))
+        section = section[key]
+        named_section[key] = named_section.get(key) or {}
+        named_section = named_section[key]
+    section[keys[-1]] = value
+    named_section[keys[-1]] = value
+    if keys[0] == "model" and keys[-1] == "kind":
+        # another kind of layers has other settings
+        family = FAMILIES.get(value, StackConfig)
+        for name in named_section.keys() - family.model_fields.keys():
+            del named_section[name]
+    if keys == ["source", "kind"] and value != "words":
+        # only words have characters
+        named.get("model", {}).pop("characters", None)
+    if keys[0] == "train" and keys[-1] in LENGTHS:
+        named_section |= dict.fromkeys(LENGTHS - {keys[-1]})
 
 
 def is_named(recipe: Recipe, path: str) -> bool:
-    """Whether a recipe, or `override`, names a setting; what it leaves open may be chosen from the data."""
+    """Whether a recipe, or `override`, gives a value for a setting; others may be chosen from the data."""
     section: Any = recipe
     for key in path.split("."):
         if section is None or key not in section.model_fields_set:
@@ -202,7 +217,7 @@ def is_named(recipe: Recipe, path: str) -> bool:
 
 
 def value_of(recipe: Recipe, path: str) -> Any:
-    """The value of a setting by its dotted name; None where its section is missing."""
+    """Return the value of a setting by its dotted name, or None if its section is missing."""
     section: Any = recipe
     for key in path.split("."):
         section = getattr(section, key, None)
@@ -210,11 +225,12 @@ def value_of(recipe: Recipe, path: str) -> Any:
 
 
 def to_toml(recipe: Recipe) -> str:
-    """The recipe as TOML that `parse_recipe` reads back to an equal recipe."""
+    """Write the recipe as TOML, from which `parse_recipe` gives an equal recipe."""
     return "\n".join(_toml_lines(recipe.model_dump(), "")) + "\n"
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
+    """Read a value as TOML, or as a plain string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -232,18 +248,18 @@ def _toml_lines(table: Mapping[str, Any], prefix: str) -> Iterable[str]:
 
 
 def _toml_value(value: bool | int | float | str) -> str:
-    if isinstance(value, bool | str):  # TOML writes them as JSON does, and no deletion as it is
+    if isinstance(value, bool | str):
+        # TOML writes them as JSON does, except that the delete character must be escaped
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
 
 
 def _explain(error: ValidationError, where: str) -> RecipeError:
-    """The first thing that is wrong, as a sentence; for an unknown key, the nearest name there is."""
+    """Turn the first validation error into a message; for an unknown key, suggest the nearest name."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
-    key = ".".join(
-        part for part in path if part not in FAMILIES
-    )  # pydantic names a member of a union by its kind
+    # pydantic names the member of a union by its kind, which is not a key
+    key = ".".join(part for part in path if part not in FAMILIES)
     if first["type"] == "extra_forbidden":
         section: Any = Recipe
         for part in path[:-1]:
@@ -252,16 +268,21 @@ def _explain(error: ValidationError, where: str) -> RecipeError:
             f"{where}: there is no '{key}'", hint=nearest(path[-1], section.model_fields)
         )
     message = first["msg"].removeprefix("Value error, ")
-    place = f"'{key}': " if key else ""
+    setting = f"'{key}': " if key else ""
     value = "" if first["type"] in ("missing", "value_error") else f" (it is {first['input']!r})"
     return RecipeError(
-        f"{where}: {place}{message}{value}", hint="`seqlab recipes NAME` shows a recipe that works."
+        f"{where}: {setting}{message}{value}",
+        hint="`seqlab recipes NAME` shows a recipe that works.",
     )
 
 
 def _section_type(section: Any, key: str) -> Any:
+    """Return the class of the section below `key`, or `section` itself if the key holds a value."""
     if key in FAMILIES:
         return FAMILIES[key]
     annotation = section.model_fields[key].annotation
-    choices = getattr(annotation, "__args__", (annotation,))
-    return next((c for c in choices if isinstance(c, type) and issubclass(c, Section)), section)
+    members = getattr(annotation, "__args__", (annotation,))
+    for member in members:
+        if isinstance(member, type) and issubclass(member, Section):
+            return member
+    return section

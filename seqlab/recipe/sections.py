@@ -1,4 +1,4 @@
-"""The sections of a recipe beside its model and its training: data, text, pictures, forecasts, decoding."""
+"""The sections of a recipe for data, text, pictures, forecasts and decoding."""
 
 from typing import Literal
 
@@ -7,50 +7,57 @@ from pydantic import ConfigDict, Field, model_validator
 from seqlab.options import DecodeOptions
 from seqlab.recipe.model import Section
 
-NUMBERS = ("numbers", "angles")  # kinds of target that are measured, not named
+# kinds of target that are measured: the values of a tagger are real numbers
+NUMBERS = ("numbers", "angles")
 
 
 class DataConfig(Section):
-    """Which columns of the user's file are read, how it is split, and what is too long."""
+    """Which columns of a file are read, how it is split, and the maximum lengths."""
 
-    model_config = ConfigDict(coerce_numbers_to_str=True)  # data.source=2 is a column too
+    # so that data.source=2 names a column
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
-    unit: Literal["stream", "line"] = (
-        "stream"  # lm only: one endless text, or each line a sequence of its own
-    )
-    source: str | None = None  # a column, by name or by number counted from 1
+    # lm: one long text, or each line a sequence
+    unit: Literal["stream", "line"] = "stream"
+    # a column, by its name or its number, counted from 1
+    source: str | None = None
     target: str | None = None
-    encoding: str | None = (
-        None  # of text files; without it, UTF-8, or what their bytes are beyond doubt
-    )
+    # of text files; by default UTF-8, or another encoding if it can be detected with certainty
+    encoding: str | None = None
     validation: float = Field(0.05, gt=0, lt=1)
-    max_validation: int = Field(2000, ge=1)  # examples
-    fold: int = Field(1, ge=1)  # which part of that size is held out
-    max_source: int = Field(1000, ge=1)  # tokens
+    # examples
+    max_validation: int = Field(2000, ge=1)
+    # the number of the part that is held out, in cross-validation
+    fold: int = Field(1, ge=1)
+    # tokens
+    max_source: int = Field(1000, ge=1)
     max_target: int = Field(1000, ge=1)
-    too_long: Literal["cut", "skip", "refuse", "split"] = (
-        "cut"  # split: text without labels becomes several rows
-    )
-    no_label: str | None = None  # tag only: what stands in the file where a label is not known
-    # forecast only; the split is chronological: first the training part, then validation, then what `evaluate` reads
-    time: str | None = None  # the column that says when, or several with commas between
-    id: str | None = (
-        None  # the column that tells several series apart, or several with commas between
-    )
-    columns: str | None = (
-        None  # what is to be forecast, with commas between; without it, all that are not named here
-    )
-    known: str | None = None  # columns whose future is known: prices that are set, holidays
-    calendar: bool = False  # hour, weekday and day of the year are known columns too
-    rows: int | None = Field(None, ge=1)  # only the first so many rows are read
-    test: float = Field(0.0, ge=0, lt=1)  # the share at the end that training never sees
+    # what happens to longer examples; split: a text without labels becomes several rows
+    too_long: Literal["cut", "skip", "refuse", "split"] = "cut"
+    # tag: the label in the file that marks words without a known label
+    no_label: str | None = None
+    # forecast only from here on; the split is chronological: training, validation, test.
+    # Several columns are separated by commas.
+    # the column of times, or several that form a time together
+    time: str | None = None
+    # the column that identifies a series in a table of several series
+    id: str | None = None
+    # the columns to forecast; by default all others
+    columns: str | None = None
+    # columns whose future values are known, such as prices or holidays
+    known: str | None = None
+    # add hour, weekday and day of the year as known columns
+    calendar: bool = False
+    # read only this many rows from the beginning
+    rows: int | None = Field(None, ge=1)
+    # the share of rows at the end that neither training nor validation reads
+    test: float = Field(0.0, ge=0, lt=1)
 
 
 class TextConfig(Section):
-    """How strings become ids."""
+    """The tokenizer of a source or a target."""
 
-    # a target of a tagger may be numbers, or angles in degrees, at each position
-    # a source may be the n-grams of a text, or the spellings of words and their neighbours
+    # "numbers" and "angles" (in degrees) are targets of a tagger; "ngrams" and "spellings" are sources of baselines
     kind: Literal[
         "characters",
         "words",
@@ -68,31 +75,28 @@ class TextConfig(Section):
     form: Literal["NFC", "NFKC", "none"] = "NFC"
     lower: bool = False
     letters_only: bool = False
-    markers: bool = (
-        False  # "[SEP]" and "[MASK]" in a text are the special tokens, not their letters
-    )
-    frame: bool = False  # a source stands between a first token and [SEP], as BERT reads it
-    endings: int = Field(
-        0, ge=0
-    )  # tag only: words not seen are told apart by endings of so many characters
+    # read "[SEP]" and "[MASK]" in a text as special tokens
+    markers: bool = False
+    # put a source between a start token and [SEP], as BERT does
+    frame: bool = False
+    # tag: unknown words are grouped by their last characters, up to this many
+    endings: int = Field(0, ge=0)
 
 
 class ImageConfig(Section):
-    """Pictures as a source: all of one size, cut at the centre, read as rows of pixels or as square patches."""
+    """Pictures as a source: cropped at the centre, scaled to one size, read as rows of pixels or as square patches."""
 
     height: int = Field(96, ge=2, le=1024)
     width: int = Field(96, ge=2, le=1024)
     channels: Literal[1, 3] = 3
-    patch: int | None = Field(
-        None, ge=1
-    )  # pixels on a side; without it, a position is a row of pixels
-    shift: int = Field(
-        0, ge=0
-    )  # in training each picture is moved by up to so many pixels, another way at each step
-    flip: bool = False  # and every other one is mirrored
-    bad: Literal["refuse", "skip"] = (
-        "refuse"  # what becomes of a file that is missing, broken or no picture
-    )
+    # the side of a patch in pixels; by default each row of pixels is one position
+    patch: int | None = Field(None, ge=1)
+    # in training, shift each picture at random by up to this many pixels
+    shift: int = Field(0, ge=0)
+    # in training, mirror pictures at random
+    flip: bool = False
+    # what happens if a file is missing, damaged or not a picture
+    bad: Literal["refuse", "skip"] = "refuse"
 
     @model_validator(mode="after")
     def _patches_fit(self) -> "ImageConfig":
@@ -104,24 +108,24 @@ class ImageConfig(Section):
 
 
 class ForecastConfig(Section):
-    """How far a forecaster looks back and ahead, in rows, and what it says about each moment to come (S12)."""
+    """The windows of a forecaster, in rows, and the distribution that it predicts (S12)."""
 
     look_back: int = Field(96, ge=2)
     horizon: int = Field(24, ge=1)
-    season: int | None = Field(
-        None, ge=1
-    )  # rows; without it, what suits the time stamps (24 hours, 7 days, 12 months)
-    scale: Literal["window", "train"] = (
-        "window"  # brought to mean 0, deviation 1: each window, or the training part
-    )
+    # rows; by default the usual season of the time stamps (24 hours, 7 days, 12 months)
+    season: int | None = Field(None, ge=1)
+    # standardise each window by itself, or all values by the training part
+    scale: Literal["window", "train"] = "window"
     output: Literal["gaussian", "quantiles", "point"] = "gaussian"
-    patch: int = Field(8, ge=1)  # values that are read together as one position
-    residual: bool = False  # a network adds to a learnt mix of simple forecasts: mean, last value, last season, growth
-    smoothing: bool = (
-        False  # with residual: it adds to the forecast of exponential smoothing instead
-    )
-    level: float = Field(0.8, gt=0, lt=1)  # how many of the values to come the bands should hold
+    # values that are read together as one position
+    patch: int = Field(8, ge=1)
+    # the network predicts the residual of a learnt mix of simple forecasts: mean, last value, last season, growth
+    residual: bool = False
+    # with residual: of exponential smoothing instead
+    smoothing: bool = False
+    # the share of future values that the bands should contain
+    level: float = Field(0.8, gt=0, lt=1)
 
 
 class DecodeConfig(DecodeOptions, Section):
-    """How an answer is searched for: the options of decoding, each with its default."""
+    """The options of decoding, as settings of a recipe."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from seqlab import options
-from seqlab.options import MOST_HYPOTHESES, MOST_TOKENS, Width
+from seqlab.options import MAX_HYPOTHESES, MAX_TOKENS, Width
 from seqlab.serve.limits import MOST_INPUTS, MOST_LETTERS, MOST_OF_A_TABLE
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -38,7 +38,7 @@ class Decoding(create_model("Decoding", __base__=Body, **_fields(options.DecodeO
 
     n_best: Width | None = Field(
         None,
-        le=MOST_HYPOTHESES,
+        le=MAX_HYPOTHESES,
         description="how many hypotheses to answer with; a beam of as many, if none",
     )
 
@@ -51,7 +51,7 @@ class ModelRequest(Body):
 
 class Predict(ModelRequest):
     inputs: list[Input] = Field(max_length=MOST_INPUTS)
-    prefix: str = Field("", max_length=MOST_TOKENS)
+    prefix: str = Field("", max_length=MAX_TOKENS)
     seed: Seed = 0
     decode: Decoding = Decoding()
 
@@ -64,7 +64,7 @@ class Generate(ModelRequest):
 
 class Next(ModelRequest):
     input: Input
-    written: list[Annotated[int, Field(ge=0)]] = Field([], max_length=MOST_TOKENS)
+    written: list[Annotated[int, Field(ge=0)]] = Field([], max_length=MAX_TOKENS)
     temperature: Number = Field(1.0, ge=0.01, le=100)
     top_k: int = Field(0, ge=0, description="0: all")
     top_p: Number = Field(1.0, gt=0, le=1)

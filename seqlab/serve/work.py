@@ -13,7 +13,7 @@ from seqlab.decode.generate import Sample
 from seqlab.errors import SeqlabError, UsageError
 from seqlab.explain.view import View
 from seqlab.model import Model, decode_settings
-from seqlab.options import MOST_LOOKED_AT
+from seqlab.options import MAX_EXPLAINED
 from seqlab.recipe import DecodeConfig
 from seqlab.serve.bodies import Decoding
 from seqlab.serve.limits import MOST_LETTERS
@@ -65,7 +65,7 @@ def explained(model: Model, view: str, given: Any, options: dict[str, Any], form
     """A view in the form that was asked for."""
     if "pattern" in options:
         _refuse_endless(options["pattern"])
-    source = None if given is None else parse(model, given, most=MOST_LOOKED_AT)
+    source = None if given is None else parse(model, given, most=MAX_EXPLAINED)
     if form != "trace":
         return _formed(model.explain(source, view, **options), form)
     if given is None:

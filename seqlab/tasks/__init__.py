@@ -1,6 +1,6 @@
-"""The tasks: one record a task, in one visible tuple.
+"""The list of tasks, and functions that find the task of a recipe and use it.
 
-A new task is one file in this folder, a line here, a recipe and its tests.
+A new task is one file in this folder, an entry in `TASKS`, a recipe and its tests.
 """
 
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ from seqlab.tasks.translate import TRANSLATE
 
 TASKS: tuple[Task, ...] = (LM, MASK_TASK, BILM, CLASSIFY, TAG, TRANSLATE, FORECAST, CAPTION, SPEAK)
 
-# the kinds of source from which some baselines make their features
+# the kinds of source that some classical models need
 _FEATURES = {"linear": ("ngrams", "vectors"), "crf": ("spellings",), "neighbours": ("ngrams",)}
 
 
 def task_named(name: str) -> Task:
-    """The task of this name."""
+    """Return the task with this name."""
     for task in TASKS:
         if task.name == name:
             return task
@@ -55,7 +55,7 @@ def task_named(name: str) -> Task:
 
 
 def task_of(recipe: Recipe) -> Task:
-    """The task of a recipe."""
+    """Return the task of a recipe."""
     try:
         task = task_named(recipe.task)
     except UsageError as error:
@@ -64,7 +64,7 @@ def task_of(recipe: Recipe) -> Task:
 
 
 def check_recipe(recipe: Recipe) -> Recipe:
-    """The recipe, if its parts fit its task."""
+    """Return the recipe if its settings suit its task, else raise an error."""
     task = task_of(recipe)
     try:
         task.check(recipe)
@@ -77,18 +77,18 @@ def check_recipe(recipe: Recipe) -> Recipe:
 
 
 def build_model(recipe: Recipe, codec: Codec) -> nn.Module:
-    """The network that a recipe describes; its first weights depend on the recipe's seed alone."""
+    """Build the network of a recipe; its initial weights depend only on the recipe's seed."""
     return build_seeded(recipe, lambda: task_of(recipe).build(recipe, codec))
 
 
 def codec_of(recipe: Recipe, table: Any) -> Codec:
-    """The codec in the tokenizer.json of a model of this recipe."""
+    """Read the codec in the tokenizer.json of a model with this recipe."""
     task = task_of(recipe)
     return read_codec(table, recipe, task.reads(recipe), task.writes(recipe))
 
 
 def load_bundle(folder: str | Path) -> Bundle:
-    """Read a bundle, after checking that each of its files is there and is the one that was written."""
+    """Read a bundle, after checking that its files are complete and unchanged."""
     return read_bundle(folder, check=check_recipe, codec=codec_of, build=build_model)
 
 
@@ -100,52 +100,52 @@ def subject(
     decode: DecodeConfig | None = None,
     hypothesis: int = 1,
 ) -> Subject:
-    """The model at work on one input. A translation is searched for as the recipe or `decode` says, or is `output`."""
+    """Run a model on one input, for the views; a model that writes text decodes its answer, or takes `output`."""
     question = Question(bundle, given, output, decode or bundle.recipe.decode, hypothesis)
     return task_of(bundle.recipe).subject(question)
 
 
 def predict(bundle: Bundle, inputs: Sequence[Any], **options: Any) -> Sequence[Answer]:
-    """An answer to each input, in the same order; `options` are those of `tasks.examples.answer_inputs`."""
+    """Answer each input, in the same order; `options` are those of `tasks.examples.answer_inputs`."""
     answers = answer_inputs(task_of(bundle.recipe).predict, bundle, inputs, **options)
-    build_in_background()  # for the next process; only now, so that these answers do not wait for it
+    # for the next process; these answers do not wait for it
+    build_in_background()
     return answers
 
 
-SPELLED = (
+_CHARACTERS = (
     "[model.characters] spells the words of a tagger or a classifier: source.kind must be 'words'"
 )
 
 
 def _check_parts(recipe: Recipe, parts: tuple[str, ...]) -> None:
-    """A recipe has exactly the parts that its task needs; one model in their place, and it has neither."""
+    """A recipe must have exactly the parts that its task needs, and none of them with a classical model."""
     model = recipe.model
-    instead = bool(model.classical)
     for part in ("encoder", "decoder"):
-        needed = part in parts and not instead
+        needed = part in parts and not model.classical
         if (getattr(model, part) is not None) != needed:
             raise ValueError(
                 f"a '{recipe.task}' model {'needs' if needed else 'has no'} [model.{part}]"
             )
     if model.attention and not (isinstance(model.decoder, StackConfig) and model.encoder):
-        raise ValueError("[model.attention] is for a recurrent decoder with an encoder to look at")
+        raise ValueError("[model.attention] needs a recurrent decoder and an encoder")
     if isinstance(model.decoder, StackConfig) and model.decoder.bidirectional:
         raise ValueError(
             "a decoder cannot be bidirectional: it would read the words it has to predict"
         )
 
 
-def _check_settings(recipe: Recipe, takes: set[str]) -> None:
-    """Refuse the settings that only some tasks take, unless this one does."""
+def _check_settings(recipe: Recipe, allowed: set[str]) -> None:
+    """Raise an error for settings that only other tasks allow, and for settings that exclude each other."""
     if recipe.data.validation + recipe.data.test >= 1:
         raise ValueError(
-            "data.validation and data.test leave nothing to train on: together they must stay below 1"
+            "data.validation and data.test leave nothing to train on: their sum must be below 1"
         )
-    for name, (used, refusal) in _special_settings(recipe).items():
-        if used and name not in takes:
-            raise ValueError(refusal)
+    for name, (used, message) in _special_settings(recipe).items():
+        if used and name not in allowed:
+            raise ValueError(message)
     if recipe.model.characters is not None and recipe.source.kind != "words":
-        raise ValueError(SPELLED)
+        raise ValueError(_CHARACTERS)
     if recipe.source.kind in NUMBERS:
         raise ValueError(NUMBERS_ARE_FOR_TAGGERS)
     _check_features(recipe)
@@ -159,23 +159,27 @@ def _check_settings(recipe: Recipe, takes: set[str]) -> None:
 
 
 def _check_features(recipe: Recipe) -> None:
-    """A baseline reads what its features are made of, and nobody else reads features."""
+    """Raise an error if a classical model has an unsuitable source, or another model the source of a classical one."""
     name, kind = recipe.model.classical, recipe.source.kind
-    if name in _FEATURES and kind not in _FEATURES[name]:
+    features = _FEATURES.get(name, ())
+    if features and kind not in features:
         raise ValueError(
-            f"[model.{name}] reads {' or '.join(map(repr, _FEATURES[name]))}: source.kind is '{kind}'"
+            f"[model.{name}] reads {' or '.join(map(repr, features))}: source.kind is '{kind}'"
         )
-    for side, used in (("source", kind), ("target", recipe.target.kind)):
-        if used in ("ngrams", "spellings") and (
-            side == "target" or used not in _FEATURES.get(name, ())
-        ):
-            raise ValueError(
-                f"{side}.kind = '{used}' is what a baseline reads, such as [model.linear] or [model.crf]"
-            )
+    only_for_baselines = ("ngrams", "spellings")
+    if recipe.target.kind in only_for_baselines:
+        wrong = f"target.kind = '{recipe.target.kind}'"
+    elif kind in only_for_baselines and kind not in features:
+        wrong = f"source.kind = '{kind}'"
+    else:
+        return
+    raise ValueError(
+        f"{wrong} is only a source of baselines, such as [model.linear] or [model.crf]"
+    )
 
 
 def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
-    """The settings that only some tasks take: whether a recipe uses them, and what to say where it must not."""
+    """Return the settings that only some tasks allow: whether the recipe uses them, and the error message."""
     task, model, data = recipe.task, recipe.model, recipe.data
     words = bool(data.no_label or recipe.source.endings)
     return {
@@ -193,7 +197,7 @@ def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
         "numbers": (recipe.target.kind in NUMBERS, NUMBERS_ARE_FOR_TAGGERS),
         "letters": (
             model.characters is not None,
-            SPELLED,
+            _CHARACTERS,
         ),
         "conformal": (
             recipe.decode.conformal is not None,
@@ -216,28 +220,28 @@ def _special_settings(recipe: Recipe) -> dict[str, tuple[bool, str]]:
 
 
 def _tasks_with(section: str) -> str:
-    """The names of the tasks whose models may have this section."""
+    """Name the tasks whose models may have this section."""
     return " and ".join(
         f"'{t.name}'" for t in TASKS if section in (*t.special_settings, *t.classical)
     )
 
 
 def _check_image(recipe: Recipe) -> None:
+    """Raise an error if [image] and the other settings do not suit each other."""
     image, encoder = recipe.image, recipe.model.encoder
-    looks = isinstance(encoder, ConvolutionConfig | GlimpseConfig)
+    reads_pictures = isinstance(encoder, ConvolutionConfig | GlimpseConfig)
     kind = getattr(encoder, "kind", "")
     if image is None:
-        if looks:
-            raise ValueError(f"an encoder of kind '{kind}' looks at pictures: it needs [image]")
+        if reads_pictures:
+            raise ValueError(f"an encoder of kind '{kind}' reads pictures: it needs [image]")
         return
     if recipe.source.kind != "vectors":
         raise ValueError("[image] is for 'classify' and 'caption', with source.kind = 'vectors'")
-    if image.patch and looks:
+    if image.patch and reads_pictures:
         raise ValueError(
-            f"an encoder of kind '{kind}' looks at the whole picture: leave out image.patch"
+            f"an encoder of kind '{kind}' reads the whole picture: leave out image.patch"
         )
-    patches = image.height * image.width // image.patch**2 if image.patch else 0
-    if max(image.height, patches) > recipe.data.max_source:
-        raise ValueError(
-            f"a picture has {max(image.height, patches)} positions, more than data.max_source"
-        )
+    num_patches = image.height * image.width // image.patch**2 if image.patch else 0
+    num_positions = max(image.height, num_patches)
+    if num_positions > recipe.data.max_source:
+        raise ValueError(f"a picture has {num_positions} positions, more than data.max_source")

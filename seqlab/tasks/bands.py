@@ -1,4 +1,4 @@
-"""A forecast of the values to come, and how wide its bands must be."""
+"""Forecasts with prediction bands, and the calibration of the bands."""
 
 import csv
 import io
@@ -23,12 +23,13 @@ from seqlab.models.forecaster import Forecasts
 from seqlab.padded import Batch
 from seqlab.tasks.backtest import BUDGET
 
-CALIBRATED_ON = 2000  # moments of the validation part
+# origins of the validation part on which bands are calibrated
+CALIBRATION_ORIGINS = 2000
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The values to come, a row for each moment and a column for each variable, and the bands that should hold them."""
+    """The predicted values and their bands: a row for each time, a column for each variable."""
 
     columns: tuple[str, ...]
     times: tuple[str, ...]
@@ -38,18 +39,18 @@ class Forecast:
     level: float
     history: Series
 
-    def figures(self, place: int) -> dict[str, Float[np.ndarray, " K"]]:
-        """The mean and the band of one variable."""
-        return {"mean": self.mean[:, place], "low": self.low[:, place], "high": self.high[:, place]}
+    def figures(self, variable: int) -> dict[str, Float[np.ndarray, " K"]]:
+        """Return the mean and the band of one variable."""
+        parts = {"mean": self.mean, "low": self.low, "high": self.high}
+        return {name: values[:, variable] for name, values in parts.items()}
 
     def rows(self) -> Iterator[Json]:
-        """One for each moment of each variable."""
-        for place, column in enumerate(self.columns):
+        """Yield a row for each time of each variable."""
+        for variable, column in enumerate(self.columns):
+            figures = self.figures(variable)
             for step, time in enumerate(self.times):
-                figures = {
-                    name: float(values[step]) for name, values in self.figures(place).items()
-                }
-                yield {"time": time, "column": column, **figures}
+                numbers = {name: float(values[step]) for name, values in figures.items()}
+                yield {"time": time, "column": column, **numbers}
 
     def to_csv(self) -> str:
         text = io.StringIO()
@@ -78,53 +79,63 @@ class Forecast:
 
 
 def forecast_series(forecast: Forecast, column: str, *, last: int | None = None) -> Json:
-    """One variable as plain arrays for a chart: the `last` rows of its past with their times, and what is to come."""
-    place, past = forecast.columns.index(column), forecast.history
-    kept = slice(None if last is None else max(0, len(past) - last), None)
-    history = {"history_times": past.times[kept], "history": past.values[kept, place]}
-    return {**history, "times": forecast.times, **forecast.figures(place), "level": forecast.level}
+    """Return one variable as arrays for a chart: the `last` rows of its history with their times, and its forecast."""
+    variable = forecast.columns.index(column)
+    past = forecast.history
+    shown = slice(None if last is None else max(0, len(past) - last), None)
+    return {
+        "history_times": past.times[shown],
+        "history": past.values[shown, variable],
+        "times": forecast.times,
+        **forecast.figures(variable),
+        "level": forecast.level,
+    }
 
 
 def forecast(bundle: Bundle, value: Any) -> Forecast:
-    """What follows the last row of a file, or of an array with the model's columns.
+    """Forecast the rows that follow a file, or an array with the model's columns.
 
-    Where columns are known in advance, the rows after the last observation hold them, and are what is forecast.
+    If some columns are known in advance, the file has rows after the last observation; these rows are forecast.
     """
-    settings, source = bundle.recipe.forecast, series_of(bundle.codec)
-    past, ahead = _past_and_ahead(bundle, source.load(value))
-    windows = _last_windows(bundle, past, ahead)
+    source = series_of(bundle.codec)
+    past, future = _split_at_last_observation(bundle, source.load(value))
+    windows = _last_windows(bundle, past, future)
     model: Forecasts = bundle.model
     parameters = calibrated(model, windows.batch(np.arange(len(windows))))
-    figures = (model.output.mean(parameters), *model.output.band(parameters))
-    mean, low, high = (source.restored(part.double().numpy(force=True).T) for part in figures)
+    parts = (model.output.mean(parameters), *model.output.band(parameters))
+    mean, low, high = (source.restored(part.double().numpy(force=True).T) for part in parts)
     if not np.isfinite([mean, low, high]).all():
         raise DataError(
-            f"{past.where}: numbers too far from those of training to forecast from",
-            hint="look at the last rows of the file, or train on data like these.",
+            f"{past.where}: the numbers are too far from those of training to forecast from",
+            hint="check the last rows of the file, or train on data like these.",
         )
-    return Forecast(source.columns, ahead.times, mean, low, high, settings.level, past)
+    level = bundle.recipe.forecast.level
+    return Forecast(source.columns, future.times, mean, low, high, level, past)
 
 
 def last_window(bundle: Bundle, value: Any) -> Batch:
-    """The window before the next values of each variable of a series."""
-    windows = _last_windows(bundle, *_past_and_ahead(bundle, series_of(bundle.codec).load(value)))
+    """Return the last window of each variable of a series, from which the next values are forecast."""
+    series = series_of(bundle.codec).load(value)
+    windows = _last_windows(bundle, *_split_at_last_observation(bundle, series))
     return windows.batch(np.arange(len(windows)))
 
 
-def _last_windows(bundle: Bundle, past: Series, ahead: Series) -> Windows:
-    """The windows before the next values; what the series is too short for is missing."""
+def _last_windows(bundle: Bundle, past: Series, future: Series) -> Windows:
+    """Return the last windows of a series; if it is shorter than the look-back, the first values are missing."""
     settings, source = bundle.recipe.forecast, series_of(bundle.codec)
-    table = np.concatenate([source.table(past), source.table(ahead)])
-    if (missing := settings.look_back - len(past)) > 0:
+    table = np.concatenate([source.table(past), source.table(future)])
+    if (num_missing := settings.look_back - len(past)) > 0:
         if bundle.recipe.model.smoothing is None:
-            rows = f"{len(past):,} rows where the model looks back {settings.look_back}"
-            warn(f"{past.where}: {rows}; the others are missing")
-        table = np.concatenate(
-            [np.full((missing, table.shape[1]), np.nan, dtype=np.float32), table]
-        )
-        table[:missing, len(source.columns) :] = 0.0
-    for place, name in enumerate(source.columns):
-        if np.isnan(table[-settings.look_back - settings.horizon : -settings.horizon, place]).all():
+            warn(
+                f"{past.where}: {len(past):,} rows, but the model reads {settings.look_back}; "
+                "the others are missing"
+            )
+        missing = np.full((num_missing, table.shape[1]), np.nan, dtype=np.float32)
+        table = np.concatenate([missing, table])
+        table[:num_missing, len(source.columns) :] = 0.0
+    look_back = table[-settings.look_back - settings.horizon : -settings.horizon]
+    for variable, name in enumerate(source.columns):
+        if np.isnan(look_back[:, variable]).all():
             warn(
                 f"{past.where}: column '{name}' was not observed in the last {settings.look_back} rows"
             )
@@ -133,55 +144,56 @@ def _last_windows(bundle: Bundle, past: Series, ahead: Series) -> Windows:
     )
 
 
-def _past_and_ahead(bundle: Bundle, series: Series) -> tuple[Series, Series]:
-    """What was, and the moments to come: with known columns the rows that hold these, else the next usual ones."""
+def _split_at_last_observation(bundle: Bundle, series: Series) -> tuple[Series, Series]:
+    """Return the observed rows and the future rows, which have known columns or only the next times."""
     horizon, source = bundle.recipe.forecast.horizon, series_of(bundle.codec)
     if not source.known:
+        times = tuple(future_times(series, horizon))
         values = np.full((horizon, len(series.columns)), np.nan)
-        return series, Series(
-            series.where, series.columns, tuple(future_times(series, horizon)), values
-        )
-    end = int(np.flatnonzero(~np.isnan(series.values[:, : len(source.columns)]).all(1))[-1]) + 1
-    past, ahead = (
+        return series, Series(series.where, series.columns, times, values)
+    observed = ~np.isnan(series.values[:, : len(source.columns)]).all(1)
+    end = int(np.flatnonzero(observed)[-1]) + 1
+    past, future = (
         Series(series.where, series.columns, series.times[part], series.values[part])
         for part in (slice(0, end), slice(end, end + horizon))
     )
-    if len(ahead) < horizon:
+    if len(future) < horizon:
         raise DataError(
             f"{series.where}: {', '.join(source.known)} must be known for {horizon} rows after the last "
-            f"observation; {len(ahead)} follow it",
-            hint="add rows in which these are filled in and the others are empty.",
+            f"observation; {len(future)} follow it",
+            hint="add rows in which these columns have values and the others are empty.",
         )
-    return past, ahead
+    return past, future
 
 
 @torch.inference_mode()
 def calibrated(model: Forecasts, batch: Batch) -> Float[Tensor, "B K P"]:
-    """The distribution of each value to come, as wide as calibration found it must be."""
+    """Predict the distribution of each future value, with the calibrated width."""
     return model.output.widened(model.distribution(batch), model.widths)
 
 
 @torch.inference_mode()
 def calibrate(bundle: Bundle, windows: Windows) -> None:
-    """How many times as wide the bands must be at each step ahead, so that they hold as many values as they say.
+    """Set the factors on the width of the bands at each step, so that they contain the promised share of values.
 
-    Split conformal prediction on held-out windows (Vovk et al. 2005; Romano et al. 2019): of each value that was seen,
-    how much wider its band would have had to be; the quantile of these at the level is the factor.
+    Split conformal prediction on held-out windows (Vovk et al. 2005; Romano et al. 2019): for each observed value,
+    compute the factor with which the band would just contain it; the quantile of these at the level is used.
     """
     model, level = bundle.model, bundle.recipe.forecast.level
     needed, observed = [], []
-    for rows in windows.in_order(budget=BUDGET, most=CALIBRATED_ON):
+    for rows in windows.in_order(budget=BUDGET, most=CALIBRATION_ORIGINS):
         batch = windows.batch(rows)
         target = batch.require("target")
-        parameters, y = model.distribution(batch), target.values
-        middle, (low, high) = model.output.mean(parameters), model.output.band(parameters)
-        needed.append(
-            torch.where(y < middle, (middle - y) / (middle - low), (y - middle) / (high - middle))
-        )
+        y = target.values
+        parameters = model.distribution(batch)
+        middle = model.output.mean(parameters)
+        low, high = model.output.band(parameters)
+        below = (middle - y) / (middle - low)
+        above = (y - middle) / (high - middle)
+        needed.append(torch.where(y < middle, below, above))
         observed.append(target.scored)
-    for step, (factors, there) in enumerate(
-        zip(torch.cat(needed).T, torch.cat(observed).T, strict=True)
-    ):
-        scores = factors[there].sort().values
-        place = min(len(scores), math.ceil(level * (len(scores) + 1)))
-        model.widths[step] = scores[place - 1].clamp(min=1e-3) if place else 1.0
+    steps = zip(torch.cat(needed).T, torch.cat(observed).T, strict=True)
+    for step, (factors, is_observed) in enumerate(steps):
+        scores = factors[is_observed].sort().values
+        rank = min(len(scores), math.ceil(level * (len(scores) + 1)))
+        model.widths[step] = scores[rank - 1].clamp(min=1e-3) if rank else 1.0

@@ -1,4 +1,4 @@
-"""The baselines that a score is printed beside: n-grams, and a linear model over words."""
+"""Baselines that are fitted during an evaluation: n-gram models, and a linear classifier of texts."""
 
 from collections.abc import Sequence
 
@@ -12,27 +12,26 @@ from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.equations.decoding import perplexity
 from seqlab.metrics.ngram import WittenBell
-from seqlab.tasks.linear_fitting import fit_linear
+from seqlab.tasks.linear_fitting import fit_and_predict
 from seqlab.tasks.task import Baselines
 from seqlab.text import Tokenizer
 
 NGRAM = 5
+# the maximum amounts of training data, so that baselines are fast on large corpora
 LINEAR_TEXTS = 20_000
-NGRAM_TOKENS = (
-    5_000_000  # a baseline learns from no more than this, so that it stays quick on a large corpus
-)
+NGRAM_TOKENS = 5_000_000
 
 
 def ngram_baselines(
     train: Integer[np.ndarray, " N"] | None, held_out: Sequence[np.ndarray], tokenizer: Tokenizer
 ) -> tuple[Baselines, str]:
-    """The losses of n-grams, or why there are none."""
+    """Return the losses of n-gram models, or a note why there are none."""
     if train is None:
         return {}, "the n-gram baseline needs the training part, which is not beside this model"
     baselines = {}
     for order in (1, NGRAM):
         ngram = WittenBell(order, len(tokenizer)).fit(np.asarray(train))
-        # the first token of each sequence is given, to the model and so to its baseline
+        # the first token of each sequence is not predicted, neither by the model nor by its baseline
         losses = np.concatenate([-ngram.log_probabilities(tokens)[1:] for tokens in held_out])
         mean = float(losses.mean())
         baselines[f"{order}-gram"] = {"loss": mean, "perplexity": perplexity(mean)}
@@ -42,7 +41,7 @@ def ngram_baselines(
 def linear_labels(
     bundle: Bundle, examples: list[Example], texts: TokenStore | None, labels: TokenStore | None
 ) -> tuple[list[str], str]:
-    """What the linear classifier over n-grams answers, or why it cannot; it reads the texts, not the model's tokens."""
+    """Return the predictions of a linear classifier over n-grams of the texts, or a note why there are none."""
     if texts is None or labels is None:
         return [], "the linear baseline needs the training part, which is not beside this model"
     names, tokenizer = labels_in(bundle.codec).names, bundle.codec.source_tokenizer
@@ -50,8 +49,10 @@ def linear_labels(
     labelled = torch.nonzero(gold >= 0)[:, 0]
     labelled = labelled[:: max(1, len(labelled) // LINEAR_TEXTS)]
     rows = (texts[row] for row in labelled.tolist())
-    ids = (row if row.ndim == 1 else row[:, 0] for row in rows)  # spelled words: without letters
-    learnt = [tokenizer.decode(row.tolist()) for row in ids]
+    # a row of words with characters has the word's id in its first column
+    ids = (row if row.ndim == 1 else row[:, 0] for row in rows)
+    train_texts = [tokenizer.decode(row.tolist()) for row in ids]
+    inputs = [str(example.source) for example in examples]
     with torch.device("cpu"):
-        answers = fit_linear(learnt, gold[labelled], len(names), [str(e.source) for e in examples])
-    return [names[i] for i in answers], ""
+        predicted = fit_and_predict(train_texts, gold[labelled], len(names), inputs)
+    return [names[label] for label in predicted], ""

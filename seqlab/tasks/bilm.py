@@ -1,4 +1,4 @@
-"""bilm: a sequence read from both ends. Its layers are features for other models (S19)."""
+"""The task `bilm`: bidirectional language models, whose layers are features for other models (S19)."""
 
 import itertools
 from typing import cast
@@ -26,11 +26,11 @@ def _check(recipe: Recipe) -> None:
     encoder = recipe.model.encoder
     if not isinstance(encoder, StackConfig) or encoder.size != recipe.model.embedding:
         raise ValueError(
-            "a 'bilm' model has a recurrent encoder, with model.embedding as large as encoder.size"
+            "a 'bilm' model needs a recurrent encoder, and model.embedding as large as encoder.size"
         )
     if encoder.bidirectional or encoder.connection == "dense":
         raise ValueError(
-            "a 'bilm' model reads each direction by itself: bidirectional = false, and not dense"
+            "a 'bilm' model has an encoder for each direction: bidirectional = false, and not dense"
         )
 
 
@@ -45,13 +45,13 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 
 def _predict(job: Job) -> list[Prediction]:
     raise UsageError(
-        "a bidirectional language model answers nothing by itself",
+        "a bidirectional language model has no answers of its own",
         hint="`predict --embed` gives its vectors, and `train tag DATA --from MODEL` uses them as features.",
     )
 
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
-    """The loss in both directions, beside that of n-grams, which read in one."""
+    """Score the model by its loss in both directions, next to that of n-grams, which read in one."""
     scores, train = text_loss(bundle, data.all, scoring.world), scoring.store("source")
     held_out = [np.asarray([SOS, *source, EOS]) for source, _ in bundle.codec.encode(data.all)]
     tokens = None if train is None else _between_ends(train)
@@ -60,12 +60,12 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 
 
 def _between_ends(store: TokenStore) -> Int[np.ndarray, " N"]:
-    """The rows of a store end to end, each between SOS and EOS, as the model reads them."""
+    """Concatenate the rows of a store, each between SOS and EOS, as the model reads them."""
     rows = itertools.takewhile(lambda row: store.begins[row] < NGRAM_TOKENS, range(len(store)))
     return np.concatenate([part for row in rows for part in ([SOS], store[row], [EOS])])
 
 
-# Two language models over one text: each token is predicted from all before it, and from all after it.
+# Two language models of one text: each token is predicted from all tokens before it, and from all after it.
 BILM = Task(
     name="bilm",
     ladder=("elmo",),

@@ -1,4 +1,4 @@
-"""caption: a picture to a sequence (S8, S9)."""
+"""The task `caption`: describe a picture in a sentence (S8, S9)."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -46,11 +46,10 @@ from seqlab.tasks.text_generation import (
 from seqlab.text import SOS
 from seqlab.trace import Trace
 
-ATTENTION = (
-    ".cross.weights",
-    "decoder.attention.weights",
-)  # taps of a decoder that looks at its source
-SEED = 1  # of the order in which pictures are shuffled
+# the taps with the weights of a decoder's attention to its source
+ATTENTION_TAPS = (".cross.weights", "decoder.attention.weights")
+# the seed of the order in which pictures are shuffled
+SEED = 1
 WordMap = tuple[str, Float[Tensor, "h w"]]
 
 
@@ -67,26 +66,27 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
-    """Scores beside two baselines: the most frequent caption of training, and the same model on shuffled pictures.
+    """Score captions next to two baselines: the most frequent caption of training, and captions of shuffled pictures.
 
-    The second shows whether the model looks at its picture at all. `likelihood_gap` is how many nats per token it
-    loses by the shuffling, `bootstrap_p` how likely its BLEU is no better than that.
+    The second baseline shows whether the model uses its picture. `likelihood_gap` is the loss that shuffling adds, in
+    nats per token; `bootstrap_p` is the probability that the model's BLEU is no better than with shuffled pictures.
     """
     examples, lower = data.all, scoring.lower
     captioned = _captioned(bundle, examples, scoring)
-    outputs, expected = [each.output for each in captioned], [each.references for each in captioned]
+    outputs = [each.output for each in captioned]
+    expected = [each.references for each in captioned]
 
-    def right(texts: list[str]) -> list[bool]:
+    def exact_matches(texts: list[str]) -> list[bool]:
         return [is_one_of(bundle, *pair) for pair in zip(texts, expected, strict=True)]
 
-    def scored(texts: list[str]) -> Json:
+    def text_scores(texts: list[str]) -> Json:
         return {
-            "exact": sum(right(texts)) / len(texts),
+            "exact": sum(exact_matches(texts)) / len(texts),
             **caption_scores(texts, expected, lower=lower),
         }
 
-    scores = scored(outputs) | example_loss(bundle, examples, scoring.world)
-    own = bleu(outputs, expected, lower=lower)
+    scores = text_scores(outputs) | example_loss(bundle, examples, scoring.world)
+    own_bleu = bleu(outputs, expected, lower=lower)
     baselines: Baselines = {}
     notes = []
     train = scoring.store("target")
@@ -96,69 +96,93 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         )
     else:
         constant = bundle.codec.target_tokenizer.decode(_most_frequent(train))
-        baselines["most frequent caption"] = _figures(scored([constant] * len(expected)))
+        baselines["most frequent caption"] = _floats(text_scores([constant] * len(expected)))
     if len(captioned) < 2:
         notes.append("a single picture cannot be shuffled")
     else:
-        other = shuffled(len(captioned))
-        texts = [outputs[i] for i in other]
-        pictures = {
-            each.picture.name: captioned[i].picture
-            for each, i in zip(captioned, other, strict=True)
-        }
-        elsewhere = [replace(e, source=pictures[e.source.name]) for e in examples]
-        blind = example_loss(bundle, elsewhere, scoring.world)
-        baselines["shuffled pictures"] = _figures(scored(texts)) | blind
-        scores["likelihood_gap"] = blind["loss"] - scores["loss"]
-        scores["bootstrap_p"] = difference(own, bleu(texts, expected, lower=lower)).p
+        order = shuffled(len(captioned))
+        texts = [outputs[index] for index in order]
+        loss = _loss_of_shuffled(bundle, examples, captioned, order, scoring)
+        baselines["shuffled pictures"] = _floats(text_scores(texts)) | loss
+        scores["likelihood_gap"] = loss["loss"] - scores["loss"]
+        scores["bootstrap_p"] = difference(own_bleu, bleu(texts, expected, lower=lower)).p
     if attends(bundle) and any(each.boxes for each in captioned):
         scores["attention_on_object"] = pointing(bundle, captioned)
+    image = bundle.recipe.image
+    page = None if image is None else partial(caption_page, captioned, scores, baselines, image)
+    # captions of at most three words have no BLEU
+    has_bleu = caption_scores([texts[0] for texts in expected], expected)["bleu"]
+    return Report(
+        "caption",
+        len(captioned),
+        scores,
+        baselines,
+        _wrong_captions(bundle, captioned),
+        "; ".join(notes),
+        page=page,
+        by_example=own_bleu if has_bleu else share("exact", exact_matches(outputs)),
+    )
+
+
+def _captioned(bundle: Bundle, examples: list[Example], scoring: Scoring) -> list[Captioned]:
+    """Caption each picture once, and return it with all its references."""
+    pairs = zip(examples, references(bundle, examples), strict=True)
+    by_picture = {example.source.name: (example, texts) for example, texts in pairs}.values()
+    answers = answer_inputs(
+        translate,
+        bundle,
+        [example.source for example, _ in by_picture],
+        decode=scoring.decode,
+        world=scoring.world,
+    )
+    return [
+        Captioned(example.source, answer.output, texts, example.boxes)
+        for (example, texts), answer in zip(by_picture, answers, strict=True)
+    ]
+
+
+def _loss_of_shuffled(
+    bundle: Bundle,
+    examples: list[Example],
+    captioned: list[Captioned],
+    order: list[int],
+    scoring: Scoring,
+) -> Scores:
+    """Return the loss of the known captions, each with another picture."""
+    pictures = {
+        each.picture.name: captioned[index].picture
+        for each, index in zip(captioned, order, strict=True)
+    }
+    exchanged = [replace(e, source=pictures[e.source.name]) for e in examples]
+    return example_loss(bundle, exchanged, scoring.world)
+
+
+def _wrong_captions(bundle: Bundle, captioned: list[Captioned]) -> tuple[dict[str, str], ...]:
+    """Return the first ten captions that equal none of their references."""
     wrong = (
         {"input": each.picture.name, "output": each.output, "expected": each.references[0]}
         for each in captioned
         if not is_one_of(bundle, each.output, each.references)
     )
-    image = bundle.recipe.image
-    page = None if image is None else partial(caption_page, captioned, scores, baselines, image)
-    some, note = tuple(islice(wrong, 10)), "; ".join(notes)
-    long_enough = caption_scores([texts[0] for texts in expected], expected)[
-        "bleu"
-    ]  # three words have no BLEU
-    by_example = own if long_enough else share("exact", right(outputs))
-    return Report(
-        "caption", len(captioned), scores, baselines, some, note, page=page, by_example=by_example
-    )
-
-
-def _captioned(bundle: Bundle, examples: list[Example], scoring: Scoring) -> list[Captioned]:
-    """Each picture once, with the model's caption and all references."""
-    pairs = zip(examples, references(bundle, examples), strict=True)
-    last = {e.source.name: (e, texts) for e, texts in pairs}.values()
-    answers = answer_inputs(
-        translate, bundle, [e.source for e, _ in last], decode=scoring.decode, world=scoring.world
-    )
-    return [
-        Captioned(e.source, answer.output, texts, e.boxes)
-        for (e, texts), answer in zip(last, answers, strict=True)
-    ]
+    return tuple(islice(wrong, 10))
 
 
 def is_one_of(bundle: Bundle, output: str, texts: Sequence[str]) -> bool:
-    """Whether a caption is, token by token, one of these texts."""
+    """Whether a caption equals one of these texts, token by token."""
     encode = bundle.codec.target_tokenizer.encode
     return encode(output) in [encode(text) for text in texts]
 
 
 def shuffled(num: int) -> list[int]:
-    """Another place for each of `num` places: along one circle through all of them, so that none stays."""
+    """Return a random permutation of `num` numbers without fixed points: one cycle through all of them."""
     order = np.random.default_rng(SEED).permutation(num)
-    other = np.empty(num, dtype=np.int64)
-    other[order] = np.roll(order, 1)
-    return other.tolist()
+    permutation = np.empty(num, dtype=np.int64)
+    permutation[order] = np.roll(order, 1)
+    return permutation.tolist()
 
 
 def attends(bundle: Bundle) -> bool:
-    """Whether the decoder looks at its source."""
+    """Whether the decoder attends to its source."""
     return bundle.recipe.model.attention is not None or isinstance(
         bundle.recipe.model.decoder, TransformerConfig
     )
@@ -167,9 +191,10 @@ def attends(bundle: Bundle) -> bool:
 def word_maps(
     bundle: Bundle, pictures: Sequence[Any], outputs: Sequence[str]
 ) -> list[list[WordMap]]:
-    """For each picture and what was said of it, each token with where the decoder looked when it wrote that.
+    """Return, for each picture and its caption, each token with the attention over the picture when it was written.
 
-    A map has a weight for each place of the grid and sums to one; of many heads it is the mean in the last layer.
+    A map has a weight for each location of the grid and sums to one. With several heads, it is their mean in the
+    last layer.
     """
     if not attends(bundle):
         raise UsageError(
@@ -182,41 +207,39 @@ def word_maps(
     def answer(source: Padded, rows: list[int]) -> Iterator[list[WordMap]]:
         memory = model.encoder(source)
         context, state = model.decoder.start(memory)
+        tokens = Padded.from_rows([[SOS, *written[row]] for row in rows]).values
         with Trace().recording() as trace:
-            model.decoder.read(
-                Padded.from_rows([[SOS, *written[row]] for row in rows]).values, context, state
-            )
-        weights = torch.cat(
-            [steps for name, steps in trace.parts.items() if name.endswith(ATTENTION)][-1], dim=-2
-        )
-        weights = weights if weights.dim() == 3 else weights.mean(1)
-        height = int(weights.shape[-1] ** 0.5)
-        grid = memory.grid or (
-            (height, height) if height**2 == weights.shape[-1] else (1, weights.shape[-1])
-        )
+            model.decoder.read(tokens, context, state)
+        recorded = [steps for name, steps in trace.parts.items() if name.endswith(ATTENTION_TAPS)]
+        weights = torch.cat(recorded[-1], dim=-2)
+        if weights.dim() > 3:
+            weights = weights.mean(1)
+        grid = memory.grid or _square_grid(weights.shape[-1])
         for row, maps in zip(rows, weights.unflatten(-1, grid), strict=True):
             yield list(zip(tokenizer.pieces(written[row]), maps, strict=False))
 
     return answers_in_order(encode_inputs(bundle, pictures), answer)
 
 
+def _square_grid(num_locations: int) -> tuple[int, int]:
+    """Return the sides of a square grid with this many locations, or of one row if there is none."""
+    side = int(num_locations**0.5)
+    return (side, side) if side**2 == num_locations else (1, num_locations)
+
+
 def pointing(bundle: Bundle, captioned: Sequence[Captioned]) -> float:
-    """Of the words that name a thing whose place is known, the share whose map has its peak on that thing."""
-    maps = word_maps(
-        bundle, [each.picture for each in captioned], [each.output for each in captioned]
-    )
-    hits = [
-        _peaks_in(weights, box)
-        for each, words in zip(captioned, maps, strict=True)
-        for word, weights in words
-        for box in each.boxes
-        if word.strip() == box[0]
-    ]
+    """Return the share of words for a known object whose attention is largest inside the object's box."""
+    pictures = [each.picture for each in captioned]
+    maps = word_maps(bundle, pictures, [each.output for each in captioned])
+    hits = []
+    for each, words in zip(captioned, maps, strict=True):
+        for word, weights in words:
+            hits += [_peaks_in(weights, box) for box in each.boxes if word.strip() == box[0]]
     return sum(hits) / max(1, len(hits))
 
 
 def _peaks_in(weights: Float[Tensor, "h w"], box: Box) -> bool:
-    """Whether the middle of the place with the largest weight lies in the box."""
+    """Whether the centre of the location with the largest weight is inside the box."""
     height, width = weights.shape
     row, column = divmod(int(weights.argmax()), width)
     _, left, top, right, bottom = box
@@ -224,15 +247,16 @@ def _peaks_in(weights: Float[Tensor, "h w"], box: Box) -> bool:
 
 
 def _most_frequent(train: TokenStore) -> list[int]:
+    """Return the most frequent caption of the training part."""
     counts = Counter(train[row].tobytes() for row in range(len(train)))
     return np.frombuffer(counts.most_common(1)[0][0], dtype=np.int64).tolist()
 
 
-def _figures(scores: dict[str, float | str]) -> Scores:
+def _floats(scores: dict[str, float | str]) -> Scores:
     return {name: value for name, value in scores.items() if isinstance(value, float)}
 
 
-# The source is a picture, or the features that another network computed of it.
+# The source is a picture, or features of it that another network computed.
 CAPTION = Task(
     name="caption",
     ladder=("show-and-tell", "show-attend-tell", "caption-transformer"),

@@ -1,4 +1,4 @@
-"""A page of pictures with the captions of a model: one HTML file that needs nothing else."""
+"""An HTML page of pictures with the captions of a model, in one self-contained file."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from seqlab.data.png import png
 from seqlab.recipe import ImageConfig
 from seqlab.tasks.task import Baselines, Scores
 
-SHOWN = 20
+NUM_PICTURES = 20
 _STYLE = """body{font:15px/1.4 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:right}td:first-child{text-align:left}
 figure{display:flex;gap:1rem;margin:1rem 0}img{width:12rem;height:auto;image-rendering:pixelated;align-self:start}
@@ -21,7 +21,7 @@ figcaption b{font-size:1.1rem}li{color:#555}"""
 
 @dataclass(frozen=True)
 class Captioned:
-    """A picture, the caption that the model writes, and those that people wrote."""
+    """A picture with the model's caption and the reference captions."""
 
     picture: Picture
     output: str
@@ -36,13 +36,14 @@ def caption_page(
     image: ImageConfig,
     title: str,
 ) -> str:
-    """Scores beside the baselines, then twenty pictures from the whole of the data, each with its captions."""
-    places = np.unique(np.linspace(0, len(captioned) - 1, SHOWN).round().astype(int)).tolist()
-    figures = "\n".join(_figure(captioned[place], image) for place in places)
+    """Return a page with the scores and evenly spread pictures, each with its captions."""
+    spread = np.linspace(0, len(captioned) - 1, NUM_PICTURES).round().astype(int)
+    shown = np.unique(spread).tolist()
+    figures = "\n".join(_figure(captioned[index], image) for index in shown)
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>
 <h1>{escape(title)}</h1>
-<p>{len(captioned):,} pictures. Below are {len(places)}, each with the model's caption and what people said.</p>
+<p>{len(captioned):,} pictures. Below are {len(shown)}, each with the model's caption and the reference captions.</p>
 {_table(scores, baselines)}
 {figures}
 </html>
@@ -51,17 +52,17 @@ def caption_page(
 
 def _table(scores: Scores, baselines: Baselines) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in ("", "this model", *baselines))
-    rows = "".join(
-        f"<tr><td>{escape(name.replace('_', ' '))}</td>"
-        + "".join(
-            f"<td>{side[name]:.4g}</td>" if name in side else "<td></td>"
-            for side in (scores, *baselines.values())
+    rows = []
+    for name, value in scores.items():
+        if not isinstance(value, float):
+            continue
+        cells = (
+            f"{column[name]:.4g}" if name in column else ""
+            for column in (scores, *baselines.values())
         )
-        + "</tr>"
-        for name, value in scores.items()
-        if isinstance(value, float)
-    )
-    return f"<table><tr>{head}</tr>{rows}</table>"
+        numbers = "".join(f"<td>{cell}</td>" for cell in cells)
+        rows.append(f"<tr><td>{escape(name.replace('_', ' '))}</td>{numbers}</tr>")
+    return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
 def _figure(each: Captioned, image: ImageConfig) -> str:

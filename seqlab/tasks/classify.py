@@ -1,4 +1,4 @@
-"""classify: a sequence to one label (S10)."""
+"""The task `classify`: one label for each sequence (S10)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,7 +31,6 @@ from seqlab.tasks.examples import (
     encode_inputs,
     example_batches,
     example_loss,
-    label_subject,
     mistakes,
     num_unread,
     of_examples,
@@ -40,6 +39,7 @@ from seqlab.tasks.examples import (
 )
 from seqlab.tasks.linear_fitting import linear_classifier, linear_or_gradient
 from seqlab.tasks.settings import choose_classify
+from seqlab.tasks.subjects import label_subject
 from seqlab.tasks.task import ANSWER_VIEWS, Answer, Job, Prediction, Report, Scores, Scoring, Task
 from seqlab.tasks.temperature import calibration, choose_limits, temperature_of
 from seqlab.trace import Trace
@@ -72,30 +72,32 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 
 
 def _predict(job: Job) -> list[Prediction]:
-    """The likeliest label of each input, with the probability of each."""
+    """Return the most probable label of each input, with the probabilities of all labels."""
     bundle, model = job.bundle, job.bundle.model
-    names, source = labels_in(bundle.codec).names, bundle.codec.source
+    source = bundle.codec.source
+    names = labels_in(bundle.codec).names
     limit = None if job.decode.conformal is None else limit_of(bundle, job.decode.conformal)
 
-    def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
+    def answer(rows: Padded, numbers: list[int]) -> Iterator[Prediction]:
         logits = model.head(model.features(rows))[:, 0] / temperature_of(bundle)
-        for place, p in zip(places, logits.double().softmax(-1), strict=True):
+        for number, p in zip(numbers, logits.double().softmax(-1), strict=True):
+            value = job.inputs[number]
             best = int(p.argmax())
             details = {
                 "probability": float(p[best]),
                 "probabilities": dict(zip(names, p.tolist(), strict=True)),
             }
-            details |= {} if limit is None else {"labels": label_set(names, p.tolist(), limit)}
-            details |= (
-                num_unread(bundle, job.inputs[place]) if isinstance(source, TextSource) else {}
-            )
-            yield Prediction(source.show(job.inputs[place]), names[best], details)
+            if limit is not None:
+                details["labels"] = label_set(names, p.tolist(), limit)
+            if isinstance(source, TextSource):
+                details |= num_unread(bundle, value)
+            yield Prediction(source.show(value), names[best], details)
 
     return answers_in_order(encode_inputs(bundle, job.inputs, first_row=job.first_row), answer)
 
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
-    """Accuracy, beside the majority class and a linear model over words."""
+    """Score the accuracy, next to that of the majority class and of a linear model over words."""
     examples = data.all
     gold = [str(example.target) for example in examples]
     warn_of_new_labels(bundle, examples)
@@ -108,7 +110,7 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
         | example_loss(bundle, examples, scoring.world)
         | calibration(bundle, examples)
     )
-    scores |= _set_scores(answers, gold)
+    scores |= _conformal_scores(answers, gold)
     if bundle.recipe.model.pooling == "hops" and bundle.recipe.model.hops > 1:
         scores["hop_overlap"] = _hop_overlap(bundle, examples)
     baselines = {"majority class": _scores([labels_in(bundle.codec).majority] * len(gold), gold)}
@@ -133,18 +135,18 @@ def _scores(predicted: list[str], gold: list[str]) -> Scores:
     return {"accuracy": accuracy(predicted, gold), "macro_f1": macro_f1(predicted, gold)}
 
 
-def _set_scores(answers: Sequence[Answer], gold: list[str]) -> Scores:
-    """How many conformal sets hold the true label, and how many labels one has; nothing where none were asked for."""
+def _conformal_scores(answers: Sequence[Answer], gold: list[str]) -> Scores:
+    """Return the share of conformal sets that contain the true label, and their mean size, if there are sets."""
     sets = [answer.details["labels"] for answer in answers if "labels" in answer.details]
     if not sets:
         return {}
-    held = [label in labels for label, labels in zip(gold, sets, strict=True)]
-    return {"set_coverage": sum(held) / len(held), "set_size": sum(map(len, sets)) / len(sets)}
+    covered = [label in labels for label, labels in zip(gold, sets, strict=True)]
+    return {"set_coverage": sum(covered) / len(sets), "set_size": sum(map(len, sets)) / len(sets)}
 
 
 @torch.inference_mode()
 def _hop_overlap(bundle: Bundle, examples: list[Example]) -> float:
-    """How much of the hops' weight lies on the same places: 1 where all look alike, 0 where each has its own."""
+    """Return how much the attention of the hops overlaps: 1 if all are equal, 0 if they share no position."""
     overlaps = []
     for batch in example_batches(bundle, examples):
         with Trace().recording() as trace:

@@ -1,7 +1,8 @@
-"""Conformal sets: with each text the labels that hold the true one as often as asked, whatever the model is like.
+"""Conformal prediction: for each text, a set of labels that contains the true one with a chosen probability.
 
 Split conformal prediction (Vovk et al. 2005; Sadinle et al. 2019): a label is in the set if its probability reaches a
-limit. The limits are quantiles of what the true labels of the held-out part had, and lie with the model's metrics.
+limit. The limits are quantiles of the probabilities of true labels in the held-out part. They are stored with the
+metrics of the model.
 """
 
 import math
@@ -11,12 +12,14 @@ from seqlab.bundle import Bundle
 from seqlab.errors import UsageError, warn
 from seqlab.metrics.calibration import Likelihoods, conformal_limit
 
-CONFORMAL = "conformal"  # in a bundle's metrics: the limit of each coverage
-COVERAGES = range(50, 100)  # percent
+# the key of the limits in the metrics of a bundle
+CONFORMAL = "conformal"
+# percent
+COVERAGES = range(50, 100)
 
 
 def keep_limits(bundle: Bundle, likelihoods: Likelihoods) -> None:
-    """Store the limits; `likelihoods` are the probabilities that held-out examples' true labels have."""
+    """Store the limit of each coverage; `likelihoods` are the probabilities of the true labels of held-out examples."""
     limits = {
         f"{percent}": conformal_limit(likelihoods, coverage=percent / 100) for percent in COVERAGES
     }
@@ -24,30 +27,29 @@ def keep_limits(bundle: Bundle, likelihoods: Likelihoods) -> None:
 
 
 def check_limits(bundle: Bundle) -> None:
-    """Refuse sets of a model that was trained before there were any, or that is no classifier."""
+    """Raise an error if a model has no limits: older classifiers, and models of other tasks."""
     if CONFORMAL not in bundle.metrics:
         raise UsageError(
             f"this '{bundle.recipe.task}' model has no limits for conformal sets",
-            hint="they are chosen at the end of the training of a classifier: train it again.",
+            hint="only classifiers have limits, which are set at the end of a training: train it again.",
         )
 
 
 def limit_of(bundle: Bundle, coverage: float) -> float:
-    """The least probability of a label that is in a set."""
+    """Return the minimum probability of a label that belongs to a set."""
     check_limits(bundle)
-    kept = bundle.metrics[CONFORMAL]
-    limit = float(kept["limits"][f"{math.ceil(round(100 * coverage, 6))}"])
+    stored = bundle.metrics[CONFORMAL]
+    limit = float(stored["limits"][f"{math.ceil(round(100 * coverage, 6))}"])
     if limit == 0.0:
-        many = f"{kept['examples']} held-out examples"
-        warn(f"{many} are too few for sets of {100 * coverage:.3g} %: each set holds all labels")
+        warn(
+            f"{stored['examples']} held-out examples are too few for sets of {100 * coverage:.3g} %: "
+            "each set contains all labels"
+        )
     return limit
 
 
 def label_set(names: Sequence[str], probabilities: Sequence[float], limit: float) -> list[str]:
-    """The labels that reach the limit, the likeliest first; that one is always there."""
+    """Return the labels that reach the limit, the most probable first; the set contains at least this one."""
     ranked = sorted(range(len(names)), key=lambda label: -probabilities[label])
-    return [
-        names[label]
-        for place, label in enumerate(ranked)
-        if not place or probabilities[label] >= limit
-    ]
+    others = [names[label] for label in ranked[1:] if probabilities[label] >= limit]
+    return [names[ranked[0]], *others]

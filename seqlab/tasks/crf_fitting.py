@@ -1,4 +1,4 @@
-"""The conditional random field of a recipe: built, and fitted to a corpus."""
+"""Building conditional random fields for taggers, and fitting them by maximum likelihood."""
 
 from typing import cast
 
@@ -19,35 +19,38 @@ from seqlab.training.convex import ConvexLearner
 from seqlab.training.crf import CRFProblem
 from seqlab.training.run import Learner
 
-STRENGTHS = (1.0, 10.0)  # tried one after another
-POSITIONS = 20_000  # read together
+# candidates, fitted one after another
+STRENGTHS = (1.0, 10.0)
+# positions of a batch
+BATCH_POSITIONS = 20_000
 
 
 def crf_tagger(recipe: Recipe, settings: CRFConfig, codec: Codec) -> nn.Module:
-    """A conditional random field that knows nothing yet."""
+    """Build an untrained conditional random field."""
     return CRF(cast(Tokens, codec.source.entry).num_tokens, len(labels_in(codec)))
 
 
 def crf_learner(recipe: Recipe, settings: CRFConfig, model: nn.Module, corpus: Corpus) -> Learner:
-    """Maximum likelihood of the labels of the whole training part, rows of like length together."""
-    crf, rows = cast(CRF, model), training_rows(corpus)
-    lengths = rows.lengths
-    batches = [rows.batch(places) for places in plan_in_order(lengths, budget=POSITIONS)]
+    """Return maximum-likelihood estimation on the whole training part, in batches of similar length."""
+    crf = cast(CRF, model)
+    rows = training_rows(corpus)
+    plan = plan_in_order(rows.lengths, budget=BATCH_POSITIONS)
+    batches = [rows.batch(numbers) for numbers in plan]
     batches = [batch for batch in batches if int(batch.require("source").lengths.min())]
     labels = [batch.require("target").values for batch in batches]
     problem = CRFProblem([batch.require("source") for batch in batches], labels, len(crf.weight))
     with torch.no_grad():
-        crf.barred.masked_fill_(_never_follows(labels_in(corpus.codec).names, labels), NEVER)
+        crf.barred.masked_fill_(_barred_transitions(labels_in(corpus.codec).names, labels), NEVER)
     strengths = STRENGTHS if settings.strength is None else (settings.strength,)
     return ConvexLearner(model, crf.learnt, problem, recipe.train, strengths)
 
 
-def _never_follows(
+def _barred_transitions(
     names: tuple[str, ...] | list[str], labels: list[Tensor]
 ) -> Bool[Tensor, "K1 K"]:
-    """Which label may not follow which, the last row being the edge: inside a span only what begins or goes on there.
+    """Return which transitions are impossible: "I-X" follows only "B-X" or "I-X"; the last row is the start.
 
-    Nothing that training has seen is barred, whatever its labels look like.
+    Transitions that occur in the training part are never barred.
     """
     barred = torch.zeros(len(names) + 1, len(names), dtype=torch.bool)
     if not looks_like_spans(names):

@@ -1,4 +1,4 @@
-"""What is in a file of examples, for somebody who wants to know before training on it."""
+"""A summary of the examples in files, to check them before a training."""
 
 from collections import Counter
 from typing import Any
@@ -15,7 +15,7 @@ from seqlab.tasks.task import Task
 
 
 def summarise_examples(task: Task, recipe: Recipe, files: Files) -> Json:
-    """How many examples there are, how long, how often repeated, with which labels, and the first one."""
+    """Count examples, repeated sources and labels, and return the longest examples and the first one."""
     count, sources, labels = 0, Counter[int](), Counter[str]()
     longest = {"source": (0, ""), "target": (0, "")}
     first = None
@@ -29,18 +29,20 @@ def summarise_examples(task: Task, recipe: Recipe, files: Files) -> Json:
             labels.update(label for label in labels_of(example) if label != recipe.data.no_label)
     if first is None:
         raise DataError(
-            f"{', '.join(files)}: there is no example in it", hint="give a file that has some."
+            f"{', '.join(files)}: there is no example in it", hint="give a file with examples."
         )
-    sizes = {f"longest_{side}": f"{n:,} at {where}" for side, (n, where) in longest.items() if n}
-    facts: Json = {"examples": count, "repeated_sources": count - len(sources), **sizes}
+    facts: Json = {"examples": count, "repeated_sources": count - len(sources)}
+    for side, (length, where) in longest.items():
+        if length:
+            facts[f"longest_{side}"] = f"{length:,} at {where}"
     if labels:
         facts |= {"labels": len(labels), "most_frequent": dict(labels.most_common(10))}
-    source, target = (shorten(_in_words(part), 200) for part in (first.source, first.target))
+    source, target = (shorten(_describe(part), 200) for part in (first.source, first.target))
     return facts | {"first": f"{first.where}: {source} -> {target}"}
 
 
-def _in_words(value: Any) -> str:
-    """A side of an example for a person, before any codec is learnt."""
+def _describe(value: Any) -> str:
+    """Describe the source or the target of an example, for which there is no codec yet."""
     if isinstance(value, Picture):
         return value.name
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""What the rule that chooses settings looks at in a file: its size, lengths, labels, script and season."""
+"""Facts about training files from which settings are chosen: size, lengths, labels, words or characters, season."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -13,18 +13,21 @@ from seqlab.data.time_series import usual_season
 from seqlab.metrics.text_scores import separates_words
 from seqlab.recipe import Recipe
 
-SAMPLE = 20_000  # examples whose lengths and labels are looked at; all are counted
+# examples whose lengths and labels are analysed; all examples are counted
+SAMPLE = 20_000
 WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class ExampleFacts:
-    """What a file of examples is."""
+    """Facts about a file of examples."""
 
     examples: int
-    length: float  # mean number of words of a source, of characters where blanks separate none, of frames
+    # the mean length of a source: in words, in characters if spaces do not separate words, or in frames
+    length: float
     labels: int
-    words: bool  # whether blanks separate the words of a source
+    # whether spaces separate the words of a source
+    words: bool
 
     @property
     def sentence(self) -> str:
@@ -34,14 +37,13 @@ class ExampleFacts:
 
 
 def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFacts:
-    """Count all examples, and look at the first of them more closely."""
+    """Count all examples, and analyse the first ones."""
     sample = list(islice(examples, SAMPLE))
     total = len(sample) + sum(1 for _ in examples)
     labels = {label for example in sample for label in labels_of(example)} if labelled else set()
     texts = [example.source for example in sample if isinstance(example.source, str)]
-    words = separates_words(" ".join(texts[:200])) and (
-        not texts or sum(map(_num_words, texts)) >= 2 * len(texts)
-    )
+    several_words = not texts or sum(map(_num_words, texts)) >= 2 * len(texts)
+    words = separates_words(" ".join(texts[:200])) and several_words
     measure: Callable[[Any], int] = _num_words if words else len
     length = sum(measure(example.source) for example in sample) / max(1, len(sample))
     return ExampleFacts(total, length, len(labels), words)
@@ -49,28 +51,36 @@ def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFact
 
 @dataclass(frozen=True)
 class PairFacts:
-    """What the targets of a file of pairs are to their sources."""
+    """Facts about the targets of a file of pairs."""
 
-    repeated: float  # share of the targets' words that stand in their source
-    symbols: int  # distinct words of the targets, between blanks
-    target_words: float  # mean number of words of a target
+    # the share of the words of a target that also occur in its source
+    repeated: float
+    # the number of distinct words of all targets
+    symbols: int
+    # the mean number of words of a target
+    target_words: float
 
 
 def pair_facts(examples: Iterator[Example]) -> PairFacts:
-    """Look at the first pairs of a file."""
+    """Analyse the first pairs of a file."""
     pairs = [(str(example.source), str(example.target)) for example in islice(examples, SAMPLE)]
-    words = [word for _, target in pairs for word in target.split()]
-    runs, repeated = 0, 0
+    tokens = [token for _, target in pairs for token in target.split()]
+    num_words, num_repeated = 0, 0
     for source, target in pairs:
-        there = set(WORD.findall(source))
-        runs += len(WORD.findall(target))
-        repeated += sum(word in there for word in WORD.findall(target))
-    return PairFacts(repeated / max(1, runs), len(set(words)), len(words) / max(1, len(pairs)))
+        source_words = set(WORD.findall(source))
+        target_words = WORD.findall(target)
+        num_words += len(target_words)
+        num_repeated += sum(word in source_words for word in target_words)
+    return PairFacts(
+        repeated=num_repeated / max(1, num_words),
+        symbols=len(set(tokens)),
+        target_words=len(tokens) / max(1, len(pairs)),
+    )
 
 
 @dataclass(frozen=True)
 class SeriesFacts:
-    """What a table of numbers is."""
+    """Facts about a table of series."""
 
     rows: int
     series: int
@@ -83,10 +93,10 @@ class SeriesFacts:
 
 
 def series_facts(recipe: Recipe, files: Sequence[str]) -> SeriesFacts:
+    """Analyse a table of series."""
     series = read_table(recipe, files[0])
-    return SeriesFacts(
-        len(series), len(series.columns), recipe.forecast.season or usual_season(series.times)
-    )
+    season = recipe.forecast.season or usual_season(series.times)
+    return SeriesFacts(len(series), len(series.columns), season)
 
 
 def _num_words(value: Any) -> int:

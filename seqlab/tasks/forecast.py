@@ -1,4 +1,4 @@
-"""forecast: a series to the values that follow, with bands (S2, S12)."""
+"""The task `forecast`: predict the next values of a series, with bands (S2, S12)."""
 
 import copy
 import math
@@ -49,9 +49,12 @@ from seqlab.tasks.task import (
 from seqlab.training.lds_em import LDSLearner, first_system
 from seqlab.training.run import Learner
 
-ROWS_OF_EM = 10_000  # the last ones of a series: a few noises need no more, and each iteration reads them all
-WEIGHED_ON = 2000  # windows by which simple forecasts are weighed, before a network adds to them
-SHARE = 0.5  # of what a network has learnt to add to exponential smoothing: their forecasts weigh the same
+# EM reads at most this many rows from the end of a series; a few noises need no more
+ROWS_OF_EM = 10_000
+# windows on which the initial weights of simple forecasts are fitted
+WEIGHT_WINDOWS = 2000
+# factor on the residual that a network adds to exponential smoothing, so that their forecasts have equal weights
+RESIDUAL_SHARE = 0.5
 OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
     "gaussian": GaussianOutput,
     "quantiles": QuantileOutput,
@@ -60,15 +63,15 @@ OUTPUTS: dict[str, type[GaussianOutput] | type[QuantileOutput]] = {
 
 
 @dataclass(frozen=True)
-class Moments:
+class WindowData:
     """The windows of a series, each with the values that followed."""
 
     windows: Windows
-    before: Windows | None = (
-        None  # the part before them, where the forecaster has learnt from them since
-    )
+    # the windows before these, for a forecaster that was fitted again after it was scored on these
+    before: Windows | None = None
 
-    def sample(self, most: int) -> "Moments":
+    def sample(self, most: int) -> "WindowData":
+        """Return all windows: an evaluation takes its own sample of origins."""
         return self
 
     def batch(self, bundle: Bundle, most: int) -> Batch:
@@ -80,56 +83,51 @@ class Moments:
     def prediction_work(
         self, task: Task, bundle: Bundle, most: int
     ) -> tuple[int, Callable[[], object]]:
-        batch, model = self.batch(bundle, most), bundle.model
-        return len(batch), lambda: calibrated(model, batch)
+        batch = self.batch(bundle, most)
+        return len(batch), lambda: calibrated(bundle.model, batch)
 
 
-def _look(task: Task, recipe: Recipe, files: Files) -> Json:
+def _summarise(task: Task, recipe: Recipe, files: Files) -> Json:
     series = read_table(recipe, files[0])
     columns = {}
     for name, values in zip(series.columns, series.values.T, strict=True):
-        there = values[~np.isnan(values)]
-        figures = (
-            f"{there.min():.6g} to {there.max():.6g}, mean {there.mean():.6g}"
-            if len(there)
-            else "no values"
-        )
-        columns[name] = f"{figures}, {len(values) - len(there):,} missing"
-    ends = {"from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
-    return {"rows": len(series), **ends, "columns": columns}
+        observed = values[~np.isnan(values)]
+        figures = "no values"
+        if len(observed):
+            figures = f"{observed.min():.6g} to {observed.max():.6g}, mean {observed.mean():.6g}"
+        columns[name] = f"{figures}, {len(values) - len(observed):,} missing"
+    times = {"from": series.times[0], "to": series.times[-1], "next": future_times(series, 1)[0]}
+    return {"rows": len(series), **times, "columns": columns}
 
 
-def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> Moments:
-    """All moments of a file; without one, the test part where there is one, else the validation part."""
+def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> WindowData:
+    """Return all windows of a file; without a file those of the test part, or else of the validation part."""
     if len(files) > 1:
-        raise UsageError("a forecaster is evaluated on one file at a time", hint="give one.")
+        raise UsageError("a forecaster is evaluated on one file at a time", hint="give one file.")
     if files:
-        return Moments(_windows_of_file(bundle, files[0]))
+        return WindowData(_windows_of_file(bundle, files[0]))
     parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
     if "test" in parts:
-        return Moments(parts["test"])
-    return Moments(parts["validation"], before=parts["train"])
+        return WindowData(parts["test"])
+    return WindowData(parts["validation"], before=parts["train"])
 
 
 def _finish(task: Task, bundle: Bundle, stores: Path, most: int) -> Report:
-    """Set the width of the bands on the validation part, score the model there, and then smooth that part too.
-
-    What a network adds to exponential smoothing is halved before.
-    """
+    """Calibrate the bands and score the model on the validation part, then fit exponential smoothing on it too."""
     parts = open_windows(bundle.recipe, series_of(bundle.codec), stores)
-    _smooth_again(bundle, parts["train"])
+    _refit_smoothing(bundle, parts["train"])
     if isinstance(network := bundle.model, Forecaster) and network.share is not None:
-        network.share.fill_(SHARE)
+        network.share.fill_(RESIDUAL_SHARE)
     calibrate(bundle, parts["validation"])
-    report = _evaluate(bundle, Moments(parts["validation"]), Scoring(train=stores, most=most))
-    _smooth_again(bundle, parts["validation"])
+    report = _evaluate(bundle, WindowData(parts["validation"]), Scoring(train=stores, most=most))
+    _refit_smoothing(bundle, parts["validation"])
     return report
 
 
-def _smooth_again(bundle: Bundle, windows: Windows) -> None:
-    """Choose rates and weights of exponential smoothing from all rows up to the end of these windows.
+def _refit_smoothing(bundle: Bundle, windows: Windows) -> None:
+    """Fit exponential smoothing again to all rows up to the end of these windows.
 
-    A short series has no rows to spare: what was held out to choose a model by is learnt from before it forecasts.
+    A short series has few rows, so a forecaster also learns from the validation part before it is used.
     """
     if (smoothing := smoothing_of(bundle.model)) is not None:
         settings = bundle.recipe.model.smoothing
@@ -137,8 +135,10 @@ def _smooth_again(bundle: Bundle, windows: Windows) -> None:
         fit_smoothing(smoothing, series_of(bundle.codec), windows, form)
 
 
-# One file: a column of times, columns of numbers. Its last part is held out.
-SERIES = DataKind(_look, lambda task, *job: prepare_series(*job), open_series, _data, _finish)
+# one file with a column of times and columns of numbers; its last part is held out
+SERIES = DataKind(
+    _summarise, lambda task, *args: prepare_series(*args), open_series, _data, _finish
+)
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
@@ -165,16 +165,16 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     )
 
 
-def _system(recipe: Recipe, settings: LDSConfig, codec: Codec) -> nn.Module:
-    ahead, source = recipe.forecast, series_of(codec)
-    start = first_system(settings, source.season, source.num_covariates, seed=recipe.train.seed)
+def _build_lds(recipe: Recipe, settings: LDSConfig, codec: Codec) -> nn.Module:
+    options, source = recipe.forecast, series_of(codec)
+    system = first_system(settings, source.season, source.num_covariates, seed=recipe.train.seed)
     return LDSForecaster(
-        start, num_variables=len(source.columns), horizon=ahead.horizon, level=ahead.level
+        system, num_variables=len(source.columns), horizon=options.horizon, level=options.level
     )
 
 
 def _simple(recipe: Recipe, codec: Codec) -> SimpleForecasts | SmoothingForecaster:
-    """What a network adds to."""
+    """Build the simple forecast whose residual a network predicts."""
     if recipe.forecast.smoothing:
         return smoothing_forecaster(recipe, None, codec)
     return SimpleForecasts(series_of(codec).season, recipe.forecast.horizon)
@@ -182,18 +182,18 @@ def _simple(recipe: Recipe, codec: Codec) -> SimpleForecasts | SmoothingForecast
 
 def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
     windows = training_windows(corpus)
-    budget = WEIGHED_ON * (windows.history + windows.horizon)
-    moments = next(windows.in_order(budget=budget, most=WEIGHED_ON))
+    budget = WEIGHT_WINDOWS * (windows.history + windows.horizon)
+    first_rows = next(windows.in_order(budget=budget, most=WEIGHT_WINDOWS))
     if (smoothing := smoothing_of(network)) is not None:
         fit_smoothing(smoothing, series_of(corpus.codec), windows)
-        # many at once are quicker than those of each step
-        for some in windows.in_order(budget=BUDGET):
-            smoothing.remembered_means(windows.batch(some))
-    cast(Forecaster, network).start_simple(windows.batch(moments))
+        # computing all means now in large batches is faster than computing those of each step later
+        for rows in windows.in_order(budget=BUDGET):
+            smoothing.remembered_means(windows.batch(rows))
+    cast(Forecaster, network).start_simple(windows.batch(first_rows))
     return gradient_learner(recipe, network, corpus, world)
 
 
-def _system_learner(
+def _lds_learner(
     recipe: Recipe, settings: LDSConfig, network: nn.Module, corpus: Corpus
 ) -> Learner:
     series = training_windows(corpus).whole(most=ROWS_OF_EM)
@@ -201,61 +201,61 @@ def _system_learner(
 
 
 def _predict(job: Job) -> list[Forecast]:
-    """The rows that follow each series."""
+    """Forecast the next rows of each series."""
     return [forecast(job.bundle, value) for value in job.inputs]
 
 
-def _evaluate(bundle: Bundle, data: Moments, scoring: Scoring) -> Report:
-    """Scores of a forecast from every moment, or from some that lie evenly, beside baselines."""
-    windows, train = data.windows, None
+def _evaluate(bundle: Bundle, data: WindowData, scoring: Scoring) -> Report:
+    """Score forecasts from every origin, or from `scoring.most` evenly spread ones, and those of the baselines."""
+    windows = data.windows
     if data.before is not None and smoothing_of(bundle.model) is not None:
         bundle = replace(bundle, model=copy.deepcopy(bundle.model))
-        _smooth_again(bundle, data.before)
-    note = "the linear baseline needs the training part, which is not beside this model"
-    if scoring.train is not None:
-        train, note = (
-            open_windows(bundle.recipe, series_of(bundle.codec), scoring.train)["train"],
-            "",
-        )
+        _refit_smoothing(bundle, data.before)
+    source = series_of(bundle.codec)
+    if scoring.train is None:
+        train = None
+        note = "the linear baseline needs the training part, which is not beside this model"
+    else:
+        train = open_windows(bundle.recipe, source, scoring.train)["train"]
+        note = ""
     tallies = backtest(bundle, windows, train, most=scoring.most, world=scoring.world)
     model = tallies.pop("")
-    baselines = {name: tally.scores() for name, tally in tallies.items()}
     count = windows.num_origins if scoring.most is None else min(scoring.most, windows.num_origins)
-    steps = model.by_step()
-    source = series_of(bundle.codec)
-    own_units = {
-        source.columns[place]: float(total / max(1, number) * source.deviation[place])
-        for place, (total, number) in zip(*model.errors(1), strict=True)
+    scores: Json = dict(model.scores())
+    # in the units of the data, whereas the other scores are in standard deviations
+    mae_by_column = {
+        source.columns[column]: float(total / max(1, number) * source.deviation[column])
+        for column, (total, number) in zip(*model.errors(1), strict=True)
     }
-    scores = model.scores() | ({"mae_by_column": own_units} if own_units else {})
-    by_example = model.by_example()
+    if mae_by_column:
+        scores["mae_by_column"] = mae_by_column
     return Report(
         "forecast",
         count,
         scores,
-        baselines,
+        {name: tally.scores() for name, tally in tallies.items()},
         baseline_note=note,
-        by_step=steps,
+        by_step=model.by_step(),
         unit="moments",
-        by_example=by_example,
+        by_example=model.by_example(),
     )
 
 
 def _windows_of_file(bundle: Bundle, path: str) -> Windows:
-    """All windows of another file with the same columns."""
+    """Return all windows of another file with the same columns."""
     source, settings = series_of(bundle.codec), bundle.recipe.forecast
     series = source.load(path)
     windows = windows_over(bundle.recipe, source, source.table(series), begin=0, end=len(series))
     if not len(windows):
         raise DataError(
-            f"{series.where}: {len(series):,} rows, where a look-back of {settings.look_back} and a horizon of "
+            f"{series.where}: {len(series):,} rows, but a look-back of {settings.look_back} and a horizon of "
             f"{settings.horizon} need {settings.look_back + settings.horizon:,}",
             hint="give a longer file.",
         )
     return windows
 
 
-# Windows of the past into a network or a Kalman filter, all steps ahead out of it.
+# A network or a Kalman filter reads a window of the past and predicts all steps of the horizon.
 FORECAST = Task(
     name="forecast",
     ladder=("lds-forecast", "gru-forecast", "transformer-forecast"),
@@ -273,7 +273,7 @@ FORECAST = Task(
     special_settings=("flat", "vectors"),
     learner=_learner,
     classical={
-        "lds": Classical(_system, _system_learner),
+        "lds": Classical(_build_lds, _lds_learner),
         "smoothing": Classical(smoothing_forecaster, smoothing_learner, ("band", "evidence")),
     },
     views=lambda bundle: ("band",),

@@ -1,4 +1,4 @@
-"""The hidden Markov model of a recipe: drawn by chance, and as it is to be fitted to a corpus."""
+"""Building hidden Markov models for tasks, with random initial parameters, and their learners."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -26,55 +26,49 @@ from seqlab.training.run import Learner
 
 
 def check_hmm(recipe: Recipe, hmm: HMMConfig) -> None:
-    """A hidden Markov model stands alone, and its states emit what the source holds."""
-    model, vectors = recipe.model, recipe.source.kind == "vectors"
-    beside = [
-        n
-        for n in ("encoder", "decoder", "characters", "elmo", "vectors")
-        if getattr(model, n) is not None
-    ]
-    if beside:
-        raise ValueError(
-            f"a model is [model.hmm] or has layers: 'model.{beside[0]}' cannot stand beside it"
-        )
-    if vectors != (hmm.emissions != "categorical"):
+    """Raise a ValueError if [model.hmm] does not suit the other settings of a recipe."""
+    for name in ("encoder", "decoder", "characters", "elmo", "vectors"):
+        if getattr(recipe.model, name) is not None:
+            raise ValueError(f"[model.hmm] replaces all layers: leave out 'model.{name}'")
+    reads_vectors = recipe.source.kind == "vectors"
+    if reads_vectors != (hmm.emissions != "categorical"):
         emit = "words" if hmm.emissions == "categorical" else "vectors"
         raise ValueError(
             f"'{hmm.emissions}' states emit {emit}: model.hmm.emissions does not fit source.kind"
         )
     if recipe.train.epochs is not None:
         raise ValueError(
-            "[model.hmm] counts its training in train.steps: iterations of EM, each over all data"
+            "[model.hmm] needs train.steps, the iterations of EM, instead of train.epochs"
         )
 
 
 def hmm_language_model(recipe: Recipe, settings: HMMConfig, codec: Codec) -> nn.Module:
-    """A language model whose states are its own, and that knows nothing yet."""
+    """Build an untrained language model with unnamed states."""
     return LanguageModel(HMMDecoder(_draw_states(recipe, settings, codec), first=SOS))
 
 
 def hmm_tagger(recipe: Recipe, settings: HMMConfig, codec: Codec) -> nn.Module:
-    """A tagger whose states are labels, and that knows nothing yet."""
+    """Build an untrained tagger whose states are labels."""
     return HMMTagger(_draw_labels(recipe, settings, codec), path=settings.decode == "viterbi")
 
 
 def probabilities_of(model: nn.Module) -> Probabilities:
-    """Where a model keeps its hidden Markov model."""
+    """Return the module that holds the parameters of a model's hidden Markov model."""
     return next(module for module in model.modules() if isinstance(module, Probabilities))
 
 
 def hmm_learner(recipe: Recipe, settings: HMMConfig, model: nn.Module, corpus: Corpus) -> Learner:
-    """Complete labels are counted; some of them, or none, are for EM. With some, EM leans on what they count."""
+    """Return a learner: counting if all labels are known, else EM, with the counts of known labels as a prior."""
     hmm, tolerance = probabilities_of(model), recipe.train.tolerance
     if settings.states is not None:
         draw = partial(_draw_states, recipe, settings, corpus.codec)
-        parts = list(_evidence(recipe, corpus, settings.states))
+        parts = list(_training_data(recipe, corpus, settings.states))
         pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
-        return HMMLearner(
-            hmm, draw, EMSteps(parts, draw(0), tolerance=tolerance, pseudo=pseudo), recipe.train
-        )
+        em = EMSteps(parts, draw(0), tolerance=tolerance, pseudo=pseudo)
+        return HMMLearner(hmm, draw, em, recipe.train)
     names = labels_in(corpus.codec).names
-    parts = list(_evidence(recipe, corpus, _draw_labels(recipe, settings, corpus.codec).num_states))
+    num_states = _draw_labels(recipe, settings, corpus.codec).num_states
+    parts = list(_training_data(recipe, corpus, num_states))
     tokenizers = corpus.codec.tokenizers
     emitted = (
         _symbols(tokenizers["source"]) if tokenizers else Family(len(names), settings.emissions)
@@ -82,7 +76,8 @@ def hmm_learner(recipe: Recipe, settings: HMMConfig, model: nn.Module, corpus: C
     counted = count_labels(
         parts, names, emitted, order=settings.order, smoothing=settings.smoothing
     )
-    if all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts):
+    all_known = all(bool((part.known_labels[part.observations.real] >= 0).all()) for part in parts)
+    if all_known:
         return CountingLearner(hmm, counted.model.tensors())
     em = EMSteps(parts, counted.model, tolerance=tolerance, pseudo=counted.pseudo)
     return HMMLearner(hmm, lambda restart: counted.model, em, recipe.train, by_validation=True)
@@ -96,17 +91,15 @@ def _draw_states(recipe: Recipe, settings: HMMConfig, codec: Codec, restart: int
 def _draw_labels(recipe: Recipe, settings: HMMConfig, codec: Codec) -> HMM:
     family, entry = Family(len(labels_in(codec)), settings.emissions), codec.source.entry
     width = entry.num_tokens if isinstance(entry, Tokens) else len(entry.mean)
-    one = draw_hmm(family, width, seed=recipe.train.seed)
-    moves = (
-        one.transitions
-        if settings.order == 1
-        else one.transitions.repeat(family.num_states + 1, 1, 1)
-    )
-    return label_chain(one.initial, moves, one.emissions)
+    first_order = draw_hmm(family, width, seed=recipe.train.seed)
+    transitions = first_order.transitions
+    if settings.order > 1:
+        transitions = transitions.repeat(family.num_states + 1, 1, 1)
+    return label_chain(first_order.initial, transitions, first_order.emissions)
 
 
-def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMData]:
-    """The training part, rows of like length together; one endless text is cut into rows of `train.bptt` tokens."""
+def _training_data(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMData]:
+    """Yield the training part in batches of similar length; one long text is cut into rows of `train.bptt` tokens."""
     batches = corpus.train
     if isinstance(batches, Streams):
         flat, steps = batches.flat, recipe.train.bptt
@@ -114,20 +107,20 @@ def _evidence(recipe: Recipe, corpus: Corpus, num_states: int) -> Iterator[HMMDa
         rows = Rows(target=TokenStore(flat, begins, np.minimum(begins + steps, len(flat))))
     else:
         rows = cast(Rows, cast(ExampleBatches, batches).rows)
-    for places in plan_in_order(rows.lengths, budget=rows_at_once(num_states)):
-        batch = rows.batch(places)
+    for numbers in plan_in_order(rows.lengths, budget=rows_at_once(num_states)):
+        batch = rows.batch(numbers)
         target = batch.require("target")
         if batch.source is not None:
             yield HMMData(batch.source, labels=target.values)
-        elif isinstance(
-            batches, ExampleBatches
-        ):  # SOS is not emitted: it is where the chain begins
+        elif isinstance(batches, ExampleBatches):
+            # SOS is not emitted: it is the start of the chain
             yield HMMData(Padded(target.values[:, 1:], target.lengths - 1))
         else:
             yield HMMData(target)
 
 
 def _symbols(tokenizer: Tokenizer) -> Symbols:
+    """Return the symbols that states emit; unknown words are grouped by their endings."""
     if isinstance(tokenizer, WordTokenizer):
         return Symbols(torch.tensor(tokenizer.parents()), tokenizer.num_words, root=UNK)
     return Symbols(torch.full((len(tokenizer),), UNK), len(tokenizer), root=UNK)

@@ -1,4 +1,4 @@
-"""Linear classifiers of a recipe: built, and fitted to a corpus."""
+"""Building linear classifiers and fitting them by logistic regression."""
 
 from typing import cast
 
@@ -26,16 +26,20 @@ from seqlab.text.ngrams import NgramVocabulary
 from seqlab.training.convex import ConvexLearner, DenseTable, LogisticRegression
 from seqlab.training.run import Learner
 
-STRENGTHS = (1.0, 3.0, 10.0, 30.0)  # tried one after another
-ROWS = 500  # examples read together
-USUAL_STRENGTH = 10.0  # where too little is held out to choose by
+# candidates, fitted one after another
+STRENGTHS = (1.0, 3.0, 10.0, 30.0)
+# the default if the held-out part is too small to choose a strength
+DEFAULT_STRENGTH = 10.0
+# examples of a batch
+BATCH_ROWS = 500
 STEPS = 60
-FEW = 100  # texts, up to which an n-gram of one text is a feature
+# up to this many texts, an n-gram that occurs in only one text is a feature
+FEW_TEXTS = 100
 NUM_FEATURES = 100_000
 
 
 def linear_classifier(recipe: Recipe, codec: Codec) -> nn.Module:
-    """A linear classifier that knows nothing yet: of n-grams, of a small picture, or of a summary of vectors."""
+    """Build an untrained classifier over n-grams, the pixels of a small picture, or a summary of vectors."""
     source, num_labels = codec.source, len(labels_in(codec))
     if isinstance(source, NgramSource):
         return LinearText(len(source.vocabulary.words), len(source.vocabulary), num_labels)
@@ -45,7 +49,7 @@ def linear_classifier(recipe: Recipe, codec: Codec) -> nn.Module:
 
 
 def linear_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-    """A linear classifier is fitted to the whole training part by one process; layers descend along gradients."""
+    """Return the learner of a classifier: logistic regression for [model.linear], else gradient descent."""
     if recipe.model.linear is None:
         return gradient_learner(recipe, network, corpus, world)
     refuse_many_processes(recipe, world)
@@ -55,8 +59,9 @@ def linear_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world
 def _linear_learner(
     recipe: Recipe, settings: LinearConfig, model: nn.Module, corpus: Corpus
 ) -> Learner:
-    """Logistic regression on the whole training part; an example without a label tells nothing."""
-    rows, linear = training_rows(corpus), cast(LinearText | LinearVector, model)
+    """Return logistic regression on all labelled examples of the training part."""
+    rows = training_rows(corpus)
+    linear = cast(LinearText | LinearVector, model)
     labels = torch.from_numpy(np.asarray(cast(TokenStore, rows.target).flat, dtype=np.int64))
     labelled = torch.nonzero(labels >= 0)[:, 0]
     parts = sources(rows, labelled)
@@ -67,47 +72,50 @@ def _linear_learner(
     problem = LogisticRegression(table, labels[labelled], len(linear.weight))
     strength = settings.strength
     if strength is None and corpus.size.get("validation_target_rows", 0) < HELD_OUT - 1:
-        strength = (
-            USUAL_STRENGTH  # the best of several on so few is luck, and so would be its score
-        )
+        # choosing the best of several on so few examples would be random
+        strength = DEFAULT_STRENGTH
     strengths = STRENGTHS if strength is None else (strength,)
     return ConvexLearner(model, [linear.weight, linear.bias], problem, recipe.train, strengths)
 
 
 def training_rows(corpus: Corpus) -> Rows:
-    """The training part as it lies on disk."""
+    """Return the stored rows of the training part."""
     return cast(Rows, cast(ExampleBatches, corpus.train).rows)
 
 
-def sources(rows: Rows, places: Int[Tensor, " N"]) -> list[Padded]:
-    """The sources at these places, in their order, a few rows at a time."""
-    return [rows.batch(some.numpy()).require("source") for some in places.split(ROWS)]
+def sources(rows: Rows, numbers: Int[Tensor, " N"]) -> list[Padded]:
+    """Return the sources of these rows, in their order, in batches."""
+    return [rows.batch(part.numpy()).require("source") for part in numbers.split(BATCH_ROWS)]
 
 
-def fit_linear(
-    texts: list[str], labels: Int[Tensor, " N"], num_labels: int, asked: list[str]
+def fit_and_predict(
+    texts: list[str], labels: Int[Tensor, " N"], num_labels: int, inputs: list[str]
 ) -> list[int]:
-    """The likeliest label of each text that is asked for, by a linear classifier of these texts and their labels."""
-    often = 2 if len(texts) > FEW else 1
+    """Fit a linear classifier to texts and their labels, and return its label for each input."""
     vocabulary = NgramVocabulary.learn(
         lambda: texts,
         normaliser=Normaliser("NFKC", True, False),
         size=NUM_FEATURES,
-        min_count=often,
+        min_count=2 if len(texts) > FEW_TEXTS else 1,
     )
     model = LinearText(len(vocabulary.words), len(vocabulary), num_labels)
-    parts = [_bags(vocabulary, texts[start : start + ROWS]) for start in range(0, len(texts), ROWS)]
-    problem = LogisticRegression(model.ngrams.measure(parts), labels, len(vocabulary))
+    table = model.ngrams.measure(_encode_in_batches(vocabulary, texts))
+    problem = LogisticRegression(table, labels, len(vocabulary))
     settings = TrainConfig(steps=STEPS, tolerance=1e-3)
-    learner = ConvexLearner(model, [model.weight, model.bias], problem, settings, (USUAL_STRENGTH,))
+    learner = ConvexLearner(
+        model, [model.weight, model.bias], problem, settings, (DEFAULT_STRENGTH,)
+    )
     while not learner.finished:
         learner.step()
+    predicted: list[int] = []
     with torch.inference_mode():
-        rows = [
-            _bags(vocabulary, asked[start : start + ROWS]) for start in range(0, len(asked), ROWS)
-        ]
-        return [label for part in rows for label in model.features(part)[:, 0].argmax(-1).tolist()]
+        for part in _encode_in_batches(vocabulary, inputs):
+            predicted += model.features(part)[:, 0].argmax(-1).tolist()
+    return predicted
 
 
-def _bags(vocabulary: NgramVocabulary, texts: list[str]) -> Padded:
-    return padded(list(vocabulary.encode_all(texts)))
+def _encode_in_batches(vocabulary: NgramVocabulary, texts: list[str]) -> list[Padded]:
+    return [
+        padded(list(vocabulary.encode_all(texts[start : start + BATCH_ROWS])))
+        for start in range(0, len(texts), BATCH_ROWS)
+    ]

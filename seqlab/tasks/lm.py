@@ -1,4 +1,4 @@
-"""lm: nothing to a sequence. A language model continues each prompt (S7, S17)."""
+"""The task `lm`: language models, which continue each prompt (S7, S17)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -61,25 +61,21 @@ from seqlab.training.weights import load_weights, parameters_of
 
 @dataclass(frozen=True)
 class TokenStream:
-    """One long text as its tokens."""
+    """One long text as a sequence of tokens."""
 
     tokens: np.ndarray
 
     def sample(self, most: int) -> "TokenStream":
-        """All of it, or where few are asked for, the first tokens: so many stand for an example."""
-        return (
-            self
-            if most >= SCORED_AT_THE_END
-            else TokenStream(self.tokens[: most * HELD_OUT_CHARACTERS])
-        )
+        """Return the first tokens, a fixed number for each example; all of them if `most` is not limited."""
+        if most >= SCORED_AT_THE_END:
+            return self
+        return TokenStream(self.tokens[: most * HELD_OUT_CHARACTERS])
 
     def batch(self, bundle: Bundle, most: int) -> Batch:
         tokens = tensor_of(np.asarray(self.tokens[:257], dtype=np.int64))
-        rows = (
-            tokens[: len(tokens) // most * most].view(most, -1)
-            if len(tokens) >= 2 * most
-            else tokens[None]
-        )
+        rows = tokens[None]
+        if len(tokens) >= 2 * most:
+            rows = tokens[: len(tokens) // most * most].view(most, -1)
         return Batch(torch.arange(len(rows)), target=Padded.from_rows(list(rows)))
 
     def example_inputs(self, bundle: Bundle, most: int) -> list[str]:
@@ -100,8 +96,8 @@ def _data(task: Task, bundle: Bundle, files: Files, stores: Path) -> TokenStream
     return TokenStream(np.asarray(TokenStore.open(stores / "validation_stream").flat))
 
 
-# files that are one endless text
-STREAM = DataKind(EXAMPLES.look, lambda task, *job: prepare_stream(*job), open_stream, _data)
+# the data kind of files that are one long text
+STREAM = DataKind(EXAMPLES.summarise, lambda task, *args: prepare_stream(*args), open_stream, _data)
 
 
 def _check(recipe: Recipe) -> None:
@@ -109,9 +105,7 @@ def _check(recipe: Recipe) -> None:
     if hmm is not None:
         check_hmm(recipe, hmm)
         if hmm.states is None or hmm.order != 1:
-            raise ValueError(
-                "an 'lm' needs model.hmm.states; model.hmm.order counts the labels that a tagger remembers"
-            )
+            raise ValueError("an 'lm' needs model.hmm.states; model.hmm.order is only for taggers")
 
 
 def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
@@ -129,21 +123,21 @@ def _ngram_model(recipe: Recipe, settings: NgramsConfig, codec: Codec) -> nn.Mod
 def _ngram_learner(
     recipe: Recipe, settings: NgramsConfig, network: nn.Module, corpus: Corpus
 ) -> Learner:
-    """The n-grams of one text, or of all lines one after another, are counted."""
+    """Count the n-grams of one text, or of all lines one after another."""
     train = corpus.train
-    tokens: Any = train if isinstance(train, Streams) else training_rows(corpus).target
-    counted = kneser_ney(
-        tokens.flat[:NGRAM_TOKENS], settings.order, len(corpus.codec.target_tokenizer)
-    )
+    store: Any = train if isinstance(train, Streams) else training_rows(corpus).target
+    tokens = store.flat[:NGRAM_TOKENS]
+    counted = kneser_ney(tokens, settings.order, len(corpus.codec.target_tokenizer))
     load_weights(network, {f"decoder.{name}": weight for name, weight in counted.items()})
     return CountingLearner(network, parameters_of(network), by="counting n-grams")
 
 
 @torch.inference_mode()
 def _predict(job: Job) -> list[Prediction]:
-    """Each prompt goes on; an empty one begins from nothing."""
+    """Continue each prompt; an empty one starts a new text."""
     decoder, tokenizer = job.bundle.model.decoder, job.bundle.codec.target_tokenizer
-    prefixes, limits = prompts(job.bundle, job.inputs), continuation_limits(job.bundle, job.decode)
+    prefixes = prompts(job.bundle, job.inputs)
+    limits = continuation_limits(job.bundle, job.decode)
     results: dict[int, list[Hypothesis]] = {}
     for rows, most in _decoding_batches(job, prefixes, limits.most):
         prefix = Padded.from_rows([prefixes[row] for row in rows])
@@ -153,19 +147,18 @@ def _predict(job: Job) -> list[Prediction]:
 
 
 def _evaluate(bundle: Bundle, data: Any, scoring: Scoring) -> Report:
-    """The loss, beside that of n-grams learnt from the same training text."""
+    """Score the model by its loss, next to n-gram models of the same training text."""
     recipe, world = bundle.recipe, scoring.world
     if is_stream(recipe):
         stream, carries = stream_in_order(recipe, data.tokens), carries_state(recipe)
         scores = with_bits(mean_loss(bundle.model, stream, carries=carries, world=world))
-        train, held_out = scoring.store("stream"), [data.tokens]
+        train = scoring.store("stream")
+        held_out = [data.tokens]
         count, unit = len(data.tokens) - 1, "tokens"
     else:
         scores = text_loss(bundle, data.all, world)
-        train, held_out = (
-            scoring.store("target"),
-            [np.asarray(row) for _, row in bundle.codec.encode(data.all)],
-        )
+        train = scoring.store("target")
+        held_out = [np.asarray(row) for _, row in bundle.codec.encode(data.all)]
         count, unit = len(data.all), "examples"
     tokens = None if train is None else np.asarray(train.flat[:NGRAM_TOKENS])
     baselines, note = ngram_baselines(tokens, held_out, bundle.codec.target_tokenizer)
@@ -180,7 +173,7 @@ def _decoder_start(bundle: Bundle, value: Any, decode: DecodeConfig) -> DecoderS
 
 
 def _subject(question: Question) -> Subject:
-    """At each position the token that came next, at the last the likeliest one."""
+    """Return the subject: the answer at each position is the next token, at the last one the most probable token."""
     bundle, tokenizer = question.bundle, question.bundle.codec.target_tokenizer
     row = prompts(bundle, [f"{question.input}{question.output or ''}"])[0]
     names = tuple(tokenizer.pieces(row))
@@ -192,19 +185,19 @@ def _subject(question: Question) -> Subject:
 
 
 def is_stream(recipe: Recipe) -> bool:
-    """Whether the data is one endless text rather than examples."""
+    """Whether the data is one long text rather than separate examples."""
     return recipe.data.unit == "stream"
 
 
 def continuation_limits(bundle: Bundle, decode: DecodeConfig) -> Limits:
-    """Where a continuation ends: a line at its end token, a stretch of a longer text only at the settings' length."""
+    """Return where a continuation ends: a line at its end token, a part of a longer text only at max_length."""
     if not is_stream(bundle.recipe):
         return Limits(end=EOS, most=decode.max_length, never=NEVER)
     return Limits(end=None, most=decode.max_length, never=(*NEVER, EOS))
 
 
 def prompts(bundle: Bundle, texts: Sequence[str]) -> list[list[int]]:
-    """The tokens of texts that are to be continued; an endless text has no beginning, not even an empty one."""
+    """Encode prompts; in a long text, an empty prompt becomes a neutral token, because there is no start token."""
     tokenizer = bundle.codec.target_tokenizer
     rows = tokenizer.encode_all(list(texts))
     if not is_stream(bundle.recipe):
@@ -213,7 +206,7 @@ def prompts(bundle: Bundle, texts: Sequence[str]) -> list[list[int]]:
 
 
 def _neutral(tokenizer: Tokenizer) -> int:
-    """What stands before a text without a beginning: the end of a line, else a space, else any token."""
+    """Return the token of a line end, else of a space, else any token."""
     for piece in ("\n", " "):
         ids = tokenizer.encode(piece)
         if ids and ids[0] != UNK:
@@ -224,26 +217,28 @@ def _neutral(tokenizer: Tokenizer) -> int:
 def _decoding_batches(
     job: Job, prefixes: list[list[int]], most: int
 ) -> Iterator[tuple[list[int], int]]:
-    """Rows that are decoded together, and how far.
+    """Yield batches of rows to decode together, each with its maximum number of new tokens.
 
-    Learned positions have a maximum, so rows that come close to it are decoded in a batch of their own.
+    Learned positions have a maximum, so rows close to it are decoded in a batch of their own.
     """
-    longest, near = max_positions(job.bundle.recipe), []
+    positions = max_positions(job.bundle.recipe)
+    limited = []
     for row, prefix in enumerate(prefixes):
-        if len(prefix) > longest:
+        if len(prefix) > positions:
             raise DataError(
-                f"line {job.first_row + row + 1}: {len(prefix)} tokens, and this model learned {longest} positions",
+                f"line {job.first_row + row + 1}: {len(prefix)} tokens, and this model learned {positions} positions",
                 hint="shorten the prompt.",
             )
-        if len(prefix) + most - 1 > longest:  # the last token is written, not read
-            near.append(row)
-            yield [row], longest - len(prefix) + 1
-    far = [row for row in range(len(prefixes)) if row not in near]
-    for rows in batches([len(prefixes[row]) + most for row in far]):
-        yield [far[place] for place in rows], most
+        # the decoder does not read the last token
+        if len(prefix) + most - 1 > positions:
+            limited.append(row)
+            yield [row], positions - len(prefix) + 1
+    others = [row for row in range(len(prefixes)) if row not in limited]
+    for numbers in batches([len(prefixes[row]) + most for row in others]):
+        yield [others[number] for number in numbers], most
 
 
-# With data.unit = "stream" a file is one endless text; with "line", each line is a sequence of its own.
+# With data.unit = "stream" a file is one long text; with "line", each line is a sequence.
 LM = Task(
     name="lm",
     ladder=("char-rnn", "char-gru", "char-lstm", "gpt-tiny"),

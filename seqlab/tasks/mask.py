@@ -1,4 +1,4 @@
-"""mask: a masked sequence to the words that are missing. A model fills each [MASK] (S18)."""
+"""The task `mask`: masked language models, which fill each [MASK] (S18)."""
 
 import math
 from collections.abc import Iterator
@@ -30,32 +30,34 @@ from seqlab.tasks.examples import (
     example_batches,
     of_examples,
     read_sources,
-    source_subject,
     text_loss,
 )
+from seqlab.tasks.subjects import source_subject
 from seqlab.tasks.task import ANSWER_VIEWS, Job, Prediction, Report, Scoring, Task
 from seqlab.text import MASK, SPECIALS, Tokenizer
 
-CANDIDATES = 5  # guesses shown for a blank
+# candidates that are shown for each [MASK]
+CANDIDATES = 5
 
 
 class MaskedText(TextSource):
-    """Text in which [MASK] always is a special token."""
+    """A text source in which [MASK] always is a special token."""
 
     @classmethod
     def learn(cls, recipe: Recipe, examples: Part, old: Codec | None) -> "TextSource":
         return replace(super().learn(recipe, examples, old), markers=True)
 
     def typed(self, value: Any) -> str:
-        """A text with a blank for its middle word."""
+        """Return the text with its middle word replaced by [MASK]."""
         words = str(value).split()
-        return " ".join(
-            "[MASK]" if place == len(words) // 2 else word for place, word in enumerate(words)
-        )
+        if words:
+            words[len(words) // 2] = "[MASK]"
+        return " ".join(words)
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
-    encoder, num_tokens = build_encoder(recipe, codec.source.entry), len(codec.source_tokenizer)
+    encoder = build_encoder(recipe, codec.source.entry)
+    num_tokens = len(codec.source_tokenizer)
     tied = embedding_of(encoder).weight if recipe.model.tie else None
     head = Head(encoder.output_size, num_tokens, tied=tied)
     theme = build_pooling(recipe, encoder) if recipe.model.pooling == "theme" else None
@@ -65,26 +67,25 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 
 
 def _predict(job: Job) -> list[Prediction]:
-    """Each text with its blanks filled by the likeliest tokens, and the next likeliest for each blank."""
+    """Fill each [MASK] with the most probable token, and return the best candidates for it."""
     model: MaskedLanguageModel = job.bundle.model
     tokenizer = job.bundle.codec.source_tokenizer
-    _warn_of_no_blank(job)
+    _warn_if_nothing_masked(job)
 
-    def answer(source: Padded, places: list[int]) -> Iterator[Prediction]:
-        for place, ids, states in zip(places, source.rows(), model.features(source), strict=True):
+    def answer(source: Padded, numbers: list[int]) -> Iterator[Prediction]:
+        for number, ids, states in zip(numbers, source.rows(), model.features(source), strict=True):
             logits = model.head(states[(ids == MASK).nonzero()[:, 0]]).double()
-            logits[
-                :, : len(SPECIALS)
-            ] = -torch.inf  # a blank is never filled with a token that is no text
+            # special tokens are not text
+            logits[:, : len(SPECIALS)] = -torch.inf
             best = logits.softmax(-1).topk(min(CANDIDATES, logits.shape[-1] - len(SPECIALS)))
-            guesses = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            yield _filled(job.inputs[place], tokenizer, list(guesses))
+            candidates = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            yield _filled(job.inputs[number], tokenizer, list(candidates))
 
     return answers_in_order(encode_inputs(job.bundle, job.inputs, first_row=job.first_row), answer)
 
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
-    """How well hidden tokens are guessed, beside guessing by frequency; the same ones are hidden each time."""
+    """Score the prediction of masked tokens, next to a unigram model; the same tokens are masked in each evaluation."""
     report = Report("mask", len(data.all), text_loss(bundle, data.all, scoring.world), {})
     train = scoring.store("source")
     if train is None:
@@ -96,19 +97,18 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     )
     hidden = np.concatenate([gold.values[gold.scored].numpy(force=True) for gold in golds])
     if not len(hidden):
-        return replace(report, baseline_note="in so short a text no token was hidden to guess")
+        return replace(report, baseline_note="the text is so short that no token was masked")
     tokens = np.asarray(train.flat[:NGRAM_TOKENS])
     unigram = WittenBell(1, len(bundle.codec.source_tokenizer)).fit(tokens)
     mean = float(-unigram.log_probabilities(hidden).mean())
     baseline = {"loss": mean, "perplexity": perplexity(mean), "bits_per_token": mean / math.log(2)}
-    baseline["token_accuracy"] = float(
-        (hidden == np.bincount(tokens[tokens >= len(SPECIALS)]).argmax()).mean()
-    )
+    most_frequent = np.bincount(tokens[tokens >= len(SPECIALS)]).argmax()
+    baseline["token_accuracy"] = float((hidden == most_frequent).mean())
     return replace(report, baselines={"by frequency": baseline})
 
 
 def _subject(question: Question) -> Subject:
-    """The likeliest token for each blank, and what stands there elsewhere."""
+    """Return the subject: the answer is the most probable token for each [MASK], and the token itself elsewhere."""
     subject = source_subject(question)
     with torch.inference_mode():
         best = subject.logits().argmax(-1)
@@ -117,7 +117,7 @@ def _subject(question: Question) -> Subject:
     return subject.answering(tuple(ids), tuple(question.bundle.codec.source_tokenizer.pieces(ids)))
 
 
-def _warn_of_no_blank(job: Job) -> None:
+def _warn_if_nothing_masked(job: Job) -> None:
     without = [row for row, text in enumerate(job.inputs) if "[MASK]" not in text and text.strip()]
     if without:
         more = f" (and {len(without) - 1} more)" if len(without) > 1 else ""
@@ -126,23 +126,22 @@ def _warn_of_no_blank(job: Job) -> None:
 
 
 def _filled(
-    text: str, tokenizer: Tokenizer, guesses: list[tuple[list[int], list[float]]]
+    text: str, tokenizer: Tokenizer, candidates: list[tuple[list[int], list[float]]]
 ) -> Prediction:
-    """A text with the best guess in each blank."""
-    blanks = [
-        [
-            {"token": tokenizer.decode([i]).strip(), "probability": p}
-            for i, p in zip(ids, ps, strict=True)
+    """Return a text with the best candidate in place of each [MASK], and all candidates as details."""
+    blanks = []
+    output = text
+    for ids, probabilities in candidates:
+        blank = [
+            {"token": tokenizer.decode([token]).strip(), "probability": probability}
+            for token, probability in zip(ids, probabilities, strict=True)
         ]
-        for ids, ps in guesses
-    ]
-    written = text
-    for blank in blanks:
-        written = written.replace("[MASK]", str(blank[0]["token"]), 1)
-    return Prediction(text, written, {"blanks": blanks})
+        blanks.append(blank)
+        output = output.replace("[MASK]", str(blank[0]["token"]), 1)
+    return Prediction(text, output, {"blanks": blanks})
 
 
-# Some tokens of a text are hidden, and the model guesses them from both sides.
+# Some tokens of a text are masked; the model predicts them from the context on both sides.
 MASK_TASK = Task(
     name="mask",
     ladder=("bilstm-mask", "bert-tiny"),

@@ -1,7 +1,7 @@
-"""The rule that chooses settings from a file: what a recipe leaves open is decided by what the data is.
+"""The rule that chooses the settings that a recipe leaves open from the training files.
 
-A recipe that names a value keeps it, and so does whoever types `--set`. The constants were measured over files of 50
-to 50,000 examples; `docs/choosing.md` has the table, and says why.
+Values in a recipe or in `--set` are kept. The constants were measured on files of 50 to 50,000 examples;
+`docs/choosing.md` has the table and the reasons.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,19 @@ from seqlab.recipes import default_recipes
 from seqlab.tasks.facts import ExampleFacts, PairFacts, example_facts, pair_facts, series_facts
 from seqlab.tasks.task import Task
 
-HELD_OUT = 50  # examples that a score needs at least
-AT_THE_END = 10**6  # steps: the only validation is the one at the end
+# the minimum number of held-out examples for a score
+HELD_OUT = 50
+# a number of steps between validations that leaves only the one at the end
+AT_THE_END = 10**6
 LENGTHS = ("train.steps", "train.epochs", "train.minutes")
 
 Choices = Mapping[str, Any]  # a value for each setting that is chosen
 
 
 def settle(recipe: Recipe, choices: Choices) -> Recipe:
-    """The recipe with each choice for a setting that it leaves open, in a section that it has.
+    """Return the recipe with the choices for settings that it leaves open, in sections that it has.
 
-    A model without an encoder is no network: of it only what is held out, and how far it looks, is chosen.
+    For a model without an encoder, only the held-out part and the windows of a forecaster are chosen.
     """
     if recipe.model.encoder is None:
         choices = {
@@ -32,23 +34,23 @@ def settle(recipe: Recipe, choices: Choices) -> Recipe:
             if path.startswith(("data.", "forecast."))
         }
     taken = {path: value for path, value in choices.items() if _is_open(recipe, path)}
-    if (
-        recipe.train.steps is not None and "train.warmup" in taken
-    ):  # few steps must not end before the rate is reached
+    # a short training must not end before the warm-up does
+    if recipe.train.steps is not None and "train.warmup" in taken:
         taken["train.warmup"] = min(taken["train.warmup"], recipe.train.steps // 5)
     return override(recipe, [f"{path}={_as_setting(value)}" for path, value in taken.items()])
 
 
 def held_out_share(examples: int) -> float:
-    """A twentieth, and of a small file more: enough examples for a score, but never more than a third."""
+    """Return a twentieth, or more of a small file: enough examples for a score, but at most a third."""
     return min(1 / 3, max(0.05, HELD_OUT / max(1, examples)))
 
 
-MANY_TOKENS = 1_000_000  # of a text file from which on the settings of a large one are better
+# text files with at least this many tokens get other settings
+MANY_TOKENS = 1_000_000
 
 
 def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
-    """A file of few texts needs small batches, a high rate and much dropout; a large one fewer epochs."""
+    """Choose small batches, a high learning rate and much dropout for few texts, and few epochs for many."""
     if holds_vectors(files):
         recipe = settle(recipe, {"source.kind": "vectors"})
     facts = example_facts(task.read(recipe, files), labelled=True)
@@ -77,14 +79,14 @@ def choose_classify(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
         "train.epochs": _num_epochs(facts),
         "train.warmup": 50,
         "train.best": "accuracy",
-        # each word's own vector is pooled beside its state; one character says too little for that
+        # the embedding of each word is pooled together with its state; single characters carry too little information
         **({"model.encoder.connection": "dense"} if facts.words and default else {}),
         **_validations(facts),
     }
 
 
 def _choose_vectors(facts: ExampleFacts) -> Choices:
-    """Sequences of vectors, as sensors measure them, come in small numbers: few rows a batch, and enough steps."""
+    """Choose small batches and enough steps for sequences of vectors, of which files usually have few."""
     rows = _clip(facts.examples / 30, 8, 64)
     return {
         "data.validation": held_out_share(facts.examples),
@@ -100,11 +102,12 @@ def _choose_vectors(facts: ExampleFacts) -> Choices:
     }
 
 
-MANY_WORDS = 100_000  # of a tagged file from which on the settings of a large one are better
+# tagged files with at least this many words get other settings
+MANY_WORDS = 100_000
 
 
 def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
-    """Few sentences teach one small layer in many short steps; words that occur once are kept, some of them dropped."""
+    """Choose one small layer and many small batches for few sentences; rare words are kept, with word dropout."""
     facts = example_facts(task.read(recipe, files), labelled=recipe.target.kind not in NUMBERS)
     if facts.examples * facts.length >= MANY_WORDS:
         return facts.sentence, {
@@ -191,12 +194,12 @@ def _choose_texts(facts: ExampleFacts, pairs: PairFacts) -> Choices:
 
 
 def _num_epochs(facts: ExampleFacts) -> int:
-    """The smaller the file, the more often it is read: 32 times at 50 examples, 15 at 1,000, 6 at 50,000."""
+    """Return more epochs for smaller files: 32 for 50 examples, 15 for 1,000, 6 for 50,000."""
     return round(_clip(15 * (1000 / facts.examples) ** 0.25, 5, 40))
 
 
 def _validations(facts: ExampleFacts) -> Choices:
-    """With few examples held out, the best of many validations is luck: then the last weights are kept."""
+    """Keep the last weights if few examples are held out, because the best of many validations would be random."""
     if facts.examples * held_out_share(facts.examples) < HELD_OUT - 1:
         return {"train.validate_every": AT_THE_END}
     return {"train.patience": 8}
@@ -206,26 +209,23 @@ def _clip(value: float, low: int, high: int) -> float:
     return float(max(low, min(high, value)))
 
 
-SMOOTHED = 50_000  # values of a table: exponential smoothing of each window takes half a minute
-AHEAD = {
-    1: 6,
-    4: 8,
-    7: 28,
-    12: 12,
-    24: 48,
-    52: 13,
-}  # rows by season: years, quarters, days, months, hours, weeks
+# tables up to this many values are smoothed exponentially, which takes half a minute
+SMOOTHED = 50_000
+# years, quarters, days, months, hours, weeks
+HORIZON_BY_SEASON = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}
 
 
 def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
-    """How far to look ahead and back, what to hold out, and a network that a short series can teach."""
+    """Choose horizon, look-back, held-out part, and the size and training of the network by the length of a series."""
     facts = series_facts(recipe, files)
     held_out = (
         int(facts.rows * recipe.data.validation)
         if is_named(recipe, "data.validation")
         else facts.rows // 5
     )
-    horizon = max(1, min(AHEAD.get(facts.season, 2 * facts.season), facts.rows // 5, held_out))
+    horizon = max(
+        1, min(HORIZON_BY_SEASON.get(facts.season, 2 * facts.season), facts.rows // 5, held_out)
+    )
     tiny, short = facts.rows < 400, facts.rows < 1000
     look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
     return facts.sentence, {
@@ -245,12 +245,12 @@ def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[s
 
 
 def _is_default(task: Task, recipe: Recipe) -> bool:
-    """Whether the network may be chosen too: any other recipe is the model that it is named after."""
+    """Whether this is the default recipe, whose network may be chosen too; others are named after their network."""
     return recipe.name == default_recipes()[task.name]
 
 
 def _is_open(recipe: Recipe, path: str) -> bool:
-    """Whether a recipe has this setting, which another kind of encoder may not, and leaves it open."""
+    """Whether a recipe has this setting and leaves it open; kinds of encoders have different settings."""
     paths = LENGTHS if path in LENGTHS else (path,)
     name, _, setting = path.rpartition(".")
     section = value_of(recipe, name) if name else recipe

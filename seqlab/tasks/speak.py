@@ -1,4 +1,4 @@
-"""speak: a sequence to real vectors, unaligned (S30). A text becomes frames, and the model says where they end."""
+"""The task `speak`: a text to a sequence of real vectors (frames), whose end the model predicts (S30)."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ Frames = Float[np.ndarray, "_ _"]
 def _check(recipe: Recipe) -> None:
     if not isinstance(recipe.model.decoder, StackConfig) or recipe.model.attention is None:
         raise ValueError(
-            "a 'speak' model has a recurrent [model.decoder], and [model.attention] to its source"
+            "a 'speak' model needs a recurrent [model.decoder], and [model.attention] to its source"
         )
 
 
@@ -49,44 +49,38 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
-    settings, stack, scale = (
-        recipe.model,
-        cast(StackConfig, recipe.model.decoder),
-        cast(VectorTarget, codec.target).scale,
-    )
+    settings = recipe.model
+    stack = cast(StackConfig, settings.decoder)
+    score = cast(AttentionConfig, settings.attention).score
     encoder = build_encoder(recipe, codec.source.entry)
-    score, inner = (
-        cast(AttentionConfig, settings.attention).score,
-        settings.embedding + encoder.output_size,
-    )
+    inputs = settings.embedding + encoder.output_size
     return Speaker(
         encoder,
-        CausalStack(inner, stack, dropout=settings.dropout, name="decoder"),
+        CausalStack(inputs, stack, dropout=settings.dropout, name="decoder"),
         SourceAttention(score, stack.size, encoder.output_size, name="decoder.attention"),
         entrance=settings.embedding,
-        scale=scale,
+        scale=cast(VectorTarget, codec.target).scale,
         dropout=settings.entrance_dropout,
     )
 
 
 def _predict(job: Job) -> list[Prediction]:
-    """The frames of each text, in the unit of the data; as text, how many they are."""
+    """Predict the frames of each text, in the units of the data; the output text only counts them."""
     model: Speaker = job.bundle.model
     limit = job.bundle.recipe.data.max_target
 
-    def answer(rows: Padded, places: list[int]) -> Iterator[Prediction]:
+    def answer(rows: Padded, numbers: list[int]) -> Iterator[Prediction]:
         frames, ended = model.write(rows, most=limit)
-        for place, values, end in zip(places, frames.rows(), ended.tolist(), strict=True):
+        for number, values, end in zip(numbers, frames.rows(), ended.tolist(), strict=True):
             details = {"frames": values.tolist(), "ended": end}
-            yield Prediction(
-                str(job.inputs[place]), f"{len(values)} frames of {model.width} features", details
-            )
+            output = f"{len(values)} frames of {model.width} features"
+            yield Prediction(str(job.inputs[number]), output, details)
 
     return answers_in_order(encode_inputs(job.bundle, job.inputs, first_row=job.first_row), answer)
 
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
-    """How far the frames are from the known ones, aligned, beside the mean frame of each symbol."""
+    """Score the distance of aligned frames to the known ones, next to the mean frame of each symbol."""
     examples, target = data.all, cast(VectorTarget, bundle.codec.target)
     answers = answer_inputs(_predict, bundle, data.sources, world=scoring.world)
     written = [np.asarray(answer.details["frames"]) for answer in answers]
@@ -105,18 +99,17 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 
 
 class MeanFrames:
-    """The baseline: each symbol is its mean frame in training, for as long as a symbol lasts on average.
+    """The baseline: each symbol becomes its mean frame of training, repeated for the mean length of a symbol.
 
-    Which frames belong to which symbol is not known, so the frames of a text are shared evenly by its symbols.
+    Which frames belong to which symbol is not known, so the frames of a text are divided evenly among its symbols.
     """
 
     def __init__(self, texts: TokenStore, frames: TokenStore) -> None:
         parts = defaultdict[int, list[Frames]](list)
         for row in range(len(texts)):
-            symbols, values = texts[row].tolist(), frames[row]
-            for symbol, part in zip(
-                symbols, np.array_split(values, max(1, len(symbols))), strict=False
-            ):
+            symbols = texts[row].tolist()
+            divided = np.array_split(frames[row], max(1, len(symbols)))
+            for symbol, part in zip(symbols, divided, strict=False):
                 parts[symbol].append(part)
         self.means = {symbol: np.concatenate(values).mean(0) for symbol, values in parts.items()}
         self.mean = np.asarray(frames.flat).mean(0)
@@ -135,21 +128,18 @@ class MeanFrames:
 def _scores(
     target: VectorTarget, written: Sequence[np.ndarray], examples: Sequence[Example]
 ) -> Scores:
-    """`error`: the mean distance of aligned frames, in deviations; `length_error`: how much too long or too short."""
-    mean, deviation = (np.asarray(side) for side in (target.scale.mean, target.scale.deviation))
-    pairs = [
-        (frames, check_width(target.scale, e.target))
-        for frames, e in zip(written, examples, strict=True)
-    ]
-    errors = [
-        aligned_distance((one - mean) / deviation, (other - mean) / deviation)
-        for one, other in pairs
-    ]
-    lengths = [abs(len(one) - len(other)) / len(other) for one, other in pairs]
-    return {"error": float(np.mean(errors)), "length_error": float(np.mean(lengths))}
+    """Return the mean distance of aligned frames in standard deviations, and the mean relative error of the length."""
+    mean = np.asarray(target.scale.mean)
+    deviation = np.asarray(target.scale.deviation)
+    errors, length_errors = [], []
+    for frames, example in zip(written, examples, strict=True):
+        gold = check_width(target.scale, example.target)
+        errors.append(aligned_distance((frames - mean) / deviation, (gold - mean) / deviation))
+        length_errors.append(abs(len(frames) - len(gold)) / len(gold))
+    return {"error": float(np.mean(errors)), "length_error": float(np.mean(length_errors))}
 
 
-# The file is a table of `.npy` files and texts, or an `.npz`, as for other frames; here the text is the source.
+# The file is a table of `.npy` files and texts, or an `.npz`, as for other frames; the text is the source.
 SPEAK = Task(
     name="speak",
     ladder=("speaker",),

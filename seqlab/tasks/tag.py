@@ -1,4 +1,4 @@
-"""tag: a sequence to aligned labels, or to aligned numbers (S11, S12)."""
+"""The task `tag`: a label, or numbers, for each position of a sequence (S11, S12)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from seqlab.bundle import Bundle
-from seqlab.codecs.codec import Codec, Files, SourceType
+from seqlab.codecs.codec import Codec, Files, Json, SourceType
 from seqlab.codecs.labels import LabelTarget, labels_in
 from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.spellings import SpellingSource
@@ -30,12 +30,12 @@ from seqlab.tasks.examples import (
     answers_in_order,
     encode_inputs,
     example_loss,
-    label_subject,
     of_examples,
     vectors_or_text,
 )
 from seqlab.tasks.hmm_fitting import check_hmm, hmm_learner, hmm_tagger
 from seqlab.tasks.settings import choose_tag
+from seqlab.tasks.subjects import label_subject
 from seqlab.tasks.tag_scores import label_report, number_report, starts
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
@@ -62,10 +62,10 @@ def _check(recipe: Recipe) -> None:
         check_hmm(recipe, hmm)
         if hmm.states is not None or recipe.train.restarts > 1:
             raise ValueError(
-                "a tagger has a state for each label and starts from them: no hmm.states, no restarts"
+                "the states of a tagger are its labels: leave out hmm.states and train.restarts"
             )
     if source.endings and source.kind != "words":
-        raise ValueError("source.endings are those of words: source.kind must be 'words'")
+        raise ValueError("source.endings needs words: source.kind must be 'words'")
 
 
 def _reads(recipe: Recipe) -> SourceType:
@@ -83,7 +83,8 @@ def _read(recipe: Recipe, files: Files) -> Iterator[Example]:
 
 
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
-    encoder, target = build_encoder(recipe, codec.source.entry), codec.target
+    encoder = build_encoder(recipe, codec.source.entry)
+    target = codec.target
     if isinstance(target, NumberTarget):
         output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
         return Measurer(encoder, output, target.scale)
@@ -91,48 +92,47 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
 
 
 def _predict(job: Job) -> list[Prediction]:
-    """A label, or numbers, for each word of a line; words stand between spaces. A file of vectors is a line."""
+    """Tag each word of a line, or each frame of a file of vectors; words are separated by spaces."""
     source = job.bundle.codec.source
-    measures, words = (
-        isinstance(job.bundle.codec.target, NumberTarget),
-        isinstance(source, WordSource | SpellingSource),
-    )
+    has_words = isinstance(source, WordSource | SpellingSource)
+    has_numbers = isinstance(job.bundle.codec.target, NumberTarget)
     sentences = [source.load(value) for value in job.inputs]
     answers = by_word(job.bundle, sentences, first_row=job.first_row)
-    return [
-        Prediction(
-            source.show(value),
-            " ".join(",".join(f"{n:.6g}" for n in each) if measures else each for each in answer),
-            ({"words": list(sentence)} if words else {})
-            | {"numbers" if measures else "tags": answer},
-        )
-        for value, sentence, answer in zip(job.inputs, sentences, answers, strict=True)
-    ]
+    predictions = []
+    for value, sentence, answer in zip(job.inputs, sentences, answers, strict=True):
+        details: Json = {"words": list(sentence)} if has_words else {}
+        if has_numbers:
+            tags = [",".join(f"{number:.6g}" for number in numbers) for numbers in answer]
+            details["numbers"] = answer
+        else:
+            tags = answer
+            details["tags"] = answer
+        predictions.append(Prediction(source.show(value), " ".join(tags), details))
+    return predictions
 
 
 def by_word(bundle: Bundle, sentences: Sequence[Any], *, first_row: int = 0) -> list[list[Any]]:
-    """A label, or a list of numbers, for each word or frame of each sentence.
+    """Return a label, or a list of numbers, for each word or frame of each sentence.
 
-    Beyond the recipe's longest sentence it is the most frequent label, or the mean of the training part.
+    Words beyond the maximum length get the most frequent label, or the mean of the training part.
     """
     model, target = bundle.model, bundle.codec.target
     if isinstance(target, NumberTarget):
-        otherwise: Any = np.asarray(target.scale.mean, dtype=np.float32).tolist()
+        default: Any = np.asarray(target.scale.mean, dtype=np.float32).tolist()
     else:
-        otherwise = labels_in(bundle.codec).majority
+        default = labels_in(bundle.codec).majority
 
-    def answer(source: Padded, places: list[int]) -> Iterator[list[Any]]:
+    def answer(source: Padded, numbers: list[int]) -> Iterator[list[Any]]:
         for row in source.with_values(model.decode(source)).rows():
             values = row.tolist()
-            yield (
-                [target.labels.names[i] for i in values]
-                if isinstance(target, LabelTarget)
-                else values
-            )
+            if isinstance(target, LabelTarget):
+                yield [target.labels.names[label] for label in values]
+            else:
+                yield values
 
     rows = answers_in_order(encode_inputs(bundle, sentences, first_row=first_row), answer)
     return [
-        [row[start] if start < len(row) else otherwise for start in starts(bundle, sentence)]
+        [row[start] if start < len(row) else default for start in starts(bundle, sentence)]
         for sentence, row in zip(sentences, rows, strict=True)
     ]
 
@@ -154,8 +154,8 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 def _subject(question: Question) -> Subject:
     if not isinstance(question.bundle.codec.target, LabelTarget):
         raise UsageError(
-            "this model measures numbers: it has no labels to look into",
-            hint="`predict` gives them.",
+            "this model predicts numbers: it has no labels to explain",
+            hint="`predict` gives the numbers.",
         )
     return label_subject(question)
 

@@ -1,4 +1,4 @@
-"""How a tagger's labels or numbers are scored, beside the simplest baselines."""
+"""Scores of a tagger's labels or numbers, and of its simplest baselines."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from seqlab.codecs.numbers import NumberTarget
 from seqlab.codecs.words import WordSource
 from seqlab.data.example import Example
 from seqlab.metrics.scores import (
+    ExampleScores,
     accuracy,
     f1,
     looks_like_spans,
@@ -28,66 +29,74 @@ from seqlab.text import UNK, WordTokenizer
 def number_report(
     target: NumberTarget, examples: list[Example], answers: list[list[list[float]]]
 ) -> Report:
-    """How far the numbers are off, beside the mean of training for every position."""
+    """Score the errors of predicted numbers, next to those of the mean of training."""
     gold = np.concatenate([target.read(example) for example in examples])
 
-    def scores(guess: np.ndarray) -> Scores:
-        apart = target.difference(guess, gold)
+    def scores(predicted: np.ndarray) -> Scores:
+        errors = target.difference(predicted, gold)
         return {
-            "mae": float(np.nanmean(np.abs(apart))),
-            "rmse": float(np.sqrt(np.nanmean(apart**2))),
+            "mae": float(np.nanmean(np.abs(errors))),
+            "rmse": float(np.sqrt(np.nanmean(errors**2))),
         }
 
-    guess = np.concatenate([np.asarray(rows, np.float32) for rows in answers])
+    predicted = np.concatenate([np.asarray(rows, np.float32) for rows in answers])
     mean = np.broadcast_to(np.asarray(target.scale.mean, dtype=np.float32), gold.shape)
-    return Report("tag", len(examples), scores(guess), {"mean of training": scores(mean)})
+    return Report("tag", len(examples), scores(predicted), {"mean of training": scores(mean)})
 
 
 def label_report(
     bundle: Bundle, examples: list[Example], answers: list[list[str]], scoring: Scoring
 ) -> Report:
-    """Unknown labels are not scored: there any answer counts as right, and for spans as outside of all."""
+    """Score predicted labels; words whose label is unknown are not scored, and are outside of all spans."""
     warn_of_new_labels(bundle, examples)
     no_label = bundle.recipe.data.no_label
-    expected = [list(e.target) for e in examples]
+    expected = [list(example.target) for example in examples]
     predicted = [
-        [g if g == no_label else p for p, g in zip(*both, strict=True)]
-        for both in zip(answers, expected, strict=True)
+        [g if g == no_label else p for p, g in zip(answer, gold_labels, strict=True)]
+        for answer, gold_labels in zip(answers, expected, strict=True)
     ]
-    pairs = list(zip(predicted, expected, strict=True))
-    right = [[p == g for p, g in zip(*pair, strict=True) if g != no_label] for pair in pairs]
-    labelled = [label != no_label for labels in expected for label in labels]
-    flat, gold = (
-        list(itertools.compress(itertools.chain(*rows), labelled)) for rows in (predicted, expected)
-    )
+    correct = [
+        [p == g for p, g in zip(labels, gold_labels, strict=True) if g != no_label]
+        for labels, gold_labels in zip(predicted, expected, strict=True)
+    ]
+    is_known = [label != no_label for labels in expected for label in labels]
+    flat = list(itertools.compress(itertools.chain(*predicted), is_known))
+    gold = list(itertools.compress(itertools.chain(*expected), is_known))
     scores = {"accuracy": accuracy(flat, gold), "macro_f1": macro_f1(flat, gold)}
-    by_example = share("accuracy", [sum(row) for row in right], [len(row) for row in right])
+    by_example = share("accuracy", [sum(row) for row in correct], [len(row) for row in correct])
     if looks_like_spans(labels_in(bundle.codec).names):
         scores |= span_scores(predicted, expected)
-        both = [(spans(p), spans(g)) for p, g in pairs]
-        common = [len(p & g) for p, g in both]
-        by_example = f1("entity_f1", common, [len(p) for p, _ in both], [len(g) for _, g in both])
-    ids = list(itertools.compress(_word_ids(bundle, examples), labelled))
-    new = [i == UNK or i >= _num_words(bundle) for i in ids]
-    if any(new):
-        unseen = (list(itertools.compress(labels, new)) for labels in (flat, gold))
+        by_example = _entity_f1(predicted, expected)
+    ids = list(itertools.compress(_word_ids(bundle, examples), is_known))
+    is_unseen = [i == UNK or i >= _num_words(bundle) for i in ids]
+    if any(is_unseen):
+        unseen = (list(itertools.compress(labels, is_unseen)) for labels in (flat, gold))
         scores["accuracy_on_unseen_words"] = accuracy(*unseen)
-    whole = [all(row) for row in right if row]
-    scores["whole_sentences"] = sum(whole) / max(1, len(whole))
+    sentences = [all(row) for row in correct if row]
+    scores["whole_sentences"] = sum(sentences) / max(1, len(sentences))
     baselines, note = _most_frequent_tag(bundle, ids, gold, scoring)
-    written, gold_written = (list(map(" ".join, rows)) for rows in (predicted, expected))
-    wrong = mistakes(bundle, examples, written, gold_written)
+    wrong = mistakes(
+        bundle, examples, list(map(" ".join, predicted)), list(map(" ".join, expected))
+    )
     return Report("tag", len(examples), scores, baselines, wrong, note, by_example=by_example)
 
 
+def _entity_f1(predicted: list[list[str]], expected: list[list[str]]) -> ExampleScores:
+    """Return the F1 of entities, with the counts of each sentence."""
+    predicted_spans = list(map(spans, predicted))
+    gold_spans = list(map(spans, expected))
+    common = [len(p & g) for p, g in zip(predicted_spans, gold_spans, strict=True)]
+    return f1("entity_f1", common, list(map(len, predicted_spans)), list(map(len, gold_spans)))
+
+
 def _num_words(bundle: Bundle) -> int:
-    """Ids from here on are classes of words that training did not see."""
+    """Return the number of known words; larger ids are classes of unknown words."""
     tokenizer = bundle.codec.source_tokenizer
     return tokenizer.num_words if isinstance(tokenizer, WordTokenizer) else len(tokenizer)
 
 
 def _word_ids(bundle: Bundle, examples: list[Example]) -> list[int]:
-    """The id of each word, or of the first piece of each; frames have none."""
+    """Return the id of each word, or of its first piece; frames have no ids."""
     source = bundle.codec.source
     if not isinstance(source, WordSource):
         return []
@@ -99,24 +108,24 @@ def _word_ids(bundle: Bundle, examples: list[Example]) -> list[int]:
 def _most_frequent_tag(
     bundle: Bundle, ids: list[int], gold: list[str], scoring: Scoring
 ) -> tuple[Baselines, str]:
-    """Each word's most frequent label in training, and the most frequent of all for a new word."""
-    labels, words, tags = labels_in(bundle.codec), scoring.store("source"), scoring.store("target")
+    """Score the most frequent label of each word in training, or of all words for an unknown word."""
+    labels = labels_in(bundle.codec)
+    words = scoring.store("source")
+    tags = scoring.store("target")
     if words is None or tags is None or not ids:
         note = "the most frequent tag of each word needs the training part" if ids else ""
         return {"majority tag": {"accuracy": accuracy([labels.majority] * len(gold), gold)}}, note
     counts = np.zeros((len(bundle.codec.source_tokenizer), len(labels)), dtype=np.int64)
-    tokens, tag = (
-        np.asarray(words.flat if words.flat.ndim == 1 else words.flat[:, 0]),
-        np.asarray(tags.flat),
-    )
+    tokens = np.asarray(words.flat if words.flat.ndim == 1 else words.flat[:, 0])
+    tag = np.asarray(tags.flat)
     np.add.at(counts, (tokens[tag >= 0], tag[tag >= 0]), 1)
     counts[counts.sum(1) == 0] = counts.sum(0)
     best = counts.argmax(1)
-    return {
-        "most frequent tag": {"accuracy": accuracy([labels.names[best[i]] for i in ids], gold)}
-    }, ""
+    predicted = [labels.names[best[i]] for i in ids]
+    return {"most frequent tag": {"accuracy": accuracy(predicted, gold)}}, ""
 
 
 def starts(bundle: Bundle, sentence: Any) -> Sequence[int]:
+    """Return the position of the first token of each word."""
     starts = bundle.codec.source.starts(sentence)
     return range(len(sentence)) if starts is None else starts

@@ -1,6 +1,6 @@
-"""What a task is to the rest of the package: one record of how its models are built, used, scored and shown.
+"""The interface of a task: one record of how its models are built, trained, used, scored and explained.
 
-Nobody outside this room compares the name of a task: whoever needs something of it asks the task.
+Code outside `seqlab/tasks` uses this record and never compares the name of a task.
 """
 
 import math
@@ -30,9 +30,10 @@ from seqlab.training.run import Learner
 
 Scores = dict[str, float]
 Baselines = dict[str, Scores]  # by the name of the baseline
-# Of answers in tokens or labels.
+# the views of models whose outputs are tokens or labels
 ANSWER_VIEWS = ("attention", "lens", "number", "surprisal", "gradients", "saliency", "what-if")
-SCORED_AT_THE_END = 1000  # held-out examples, when a training ends
+# the maximum number of held-out examples that a new model is evaluated on
+SCORED_AT_THE_END = 1000
 LOWER_IS_BETTER = ("loss", "mse", "mae", "rmse", "error")
 
 NUMBERS_ARE_FOR_TAGGERS = (
@@ -42,7 +43,7 @@ NUMBERS_ARE_FOR_TAGGERS = (
 
 @runtime_checkable
 class Answer(Protocol):
-    """The answer to one input: as text, and with what else there is to know about it."""
+    """The model's answer to one input, as text and with details."""
 
     @property
     def input(self) -> str: ...
@@ -56,7 +57,7 @@ class Answer(Protocol):
 
 @dataclass(frozen=True)
 class Prediction:
-    """An answer that is all text and numbers."""
+    """An answer made of text and numbers."""
 
     input: str
     output: str
@@ -65,7 +66,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Job:
-    """Inputs to be answered, and how. `rows` number the inputs in their own requests: they key the sampling."""
+    """A batch of inputs and the options for answering them.
+
+    `rows` are the numbers of the inputs within their requests; they key the sampling.
+    """
 
     bundle: Bundle
     inputs: list[Any]
@@ -78,7 +82,7 @@ class Job:
 
 @dataclass(frozen=True)
 class DecoderStart:
-    """A decoder before its first token: what it has of the source, what it reads first, and where it must end."""
+    """The inputs of a decoder before its first step: encoder memory, initial tokens, and length limits."""
 
     memory: Memory
     tokens: list[int]
@@ -87,7 +91,7 @@ class DecoderStart:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a model is scored: with which search, whether case counts, and where the stored training part is."""
+    """The options of an evaluation: decoding, case, and the folder of the stored training part for baselines."""
 
     decode: DecodeConfig | None = None
     lower: bool = False
@@ -96,14 +100,14 @@ class Scoring:
     world: World = ALONE
 
     def store(self, name: str) -> TokenStore | None:
-        """A store of the training part, if it is beside the model."""
+        """Open a store of the training part, if it was kept with the model."""
         path = None if self.train is None else self.train / f"train_{name}"
         return TokenStore.open(path) if path is not None and path.exists() else None
 
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of one evaluation beside those of the baselines; `baseline_note` says why a baseline is missing."""
+    """The scores of one evaluation and of the baselines; `baseline_note` says why a baseline is missing."""
 
     task: str
     num_examples: int
@@ -111,57 +115,57 @@ class Report:
     baselines: Baselines
     examples: tuple[dict[str, str], ...] = ()
     baseline_note: str = ""
-    by_length: dict[str, dict[str, int | float]] = field(
-        default_factory=dict
-    )  # source tokens -> scores
-    by_step: dict[str, list[float | None]] = field(
-        default_factory=dict
-    )  # scores of a forecast at each step ahead
-    page: Callable[[str], str] | None = None  # an HTML page of the answers, given its title
+    # scores by the number of source tokens
+    by_length: dict[str, dict[str, int | float]] = field(default_factory=dict)
+    # scores of a forecast at each step of the horizon
+    by_step: dict[str, list[float | None]] = field(default_factory=dict)
+    # makes an HTML page of the answers from its title
+    page: Callable[[str], str] | None = None
     unit: str = "examples"  # what `num_examples` counts
-    by_example: ExampleScores | None = (
-        None  # what each example adds to the score that judges the task
-    )
+    # the contribution of each example to the main score of the task
+    by_example: ExampleScores | None = None
 
     def to_json(self) -> Json:
-        # a score that is no number, such as the loss where no label is known, is null in JSON
-        scores = {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in self.scores.items()
-        }
         table = {
             "task": self.task,
             "examples": self.num_examples,
-            **scores,
+            **{name: _finite_or_none(value) for name, value in self.scores.items()},
             "baselines": self.baselines,
         }
         if self.by_example is not None and self.by_example.has_interval:
             table["interval"] = {self.by_example.score: list(interval(self.by_example))}
-        some = {name: getattr(self, name) for name in ("by_length", "by_step", "baseline_note")}
-        return table | {name: value for name, value in some.items() if value}
+        for name in ("by_length", "by_step", "baseline_note"):
+            if value := getattr(self, name):
+                table[name] = value
+        return table
+
+
+def _finite_or_none(score: Any) -> Any:
+    """JSON has no NaN, which is the loss if no label is known."""
+    return None if isinstance(score, float) and not math.isfinite(score) else score
 
 
 @runtime_checkable
 class Data(Protocol):
-    """Data with known answers, as a task scores it: examples, one long text, or the windows of a series."""
+    """Data with known answers to evaluate a model on: examples, one long text, or the windows of a series."""
 
     def sample(self, most: int) -> "Data":
-        """At most so many, from all of it."""
+        """Return a part of the data, at most this many examples, spread over all of it."""
 
     def batch(self, bundle: Bundle, most: int) -> Batch:
-        """The first few as the model reads them."""
+        """Return the first examples as a batch for the model."""
 
     def example_inputs(self, bundle: Bundle, most: int) -> list[str]:
-        """A few inputs as a person would type them."""
+        """Return a few inputs as a user would type them."""
 
     def prediction_work(
         self, task: "Task", bundle: Bundle, most: int
     ) -> tuple[int, Callable[[], object]]:
-        """A few inputs and the work of answering them, for whoever measures how fast that is; 0 if there are none."""
+        """Return a function that answers some inputs, and how many, to measure the speed; 0 if there are none."""
 
 
-def score_held_out(task: "Task", bundle: Bundle, stores: Path, most: int) -> Report:
-    """The scores on so many of the held-out examples, after adjusting what is adjusted then."""
+def calibrate_and_evaluate(task: "Task", bundle: Bundle, stores: Path, most: int) -> Report:
+    """Calibrate a trained model on held-out examples and evaluate it on them."""
     data = task.data_kind(bundle.recipe).data(task, bundle, (), stores).sample(most)
     task.calibrate(bundle, data)
     return task.evaluate(bundle, data, Scoring(train=stores))
@@ -169,32 +173,33 @@ def score_held_out(task: "Task", bundle: Bundle, stores: Path, most: int) -> Rep
 
 @dataclass(frozen=True)
 class DataKind:
-    """How the user's files become batches to train on and data to score: examples, one long text, or a series."""
+    """A way of reading files, for training and for evaluation: as examples, as one long text, or as a series."""
 
-    # what is in the files, read as training would read them
-    look: Callable[["Task", Recipe, Files], Json]
-    # learn the codec from files and held-out files and store their rows in a folder; what an old model knows is kept
+    # summarise the contents of files, read as in training
+    summarise: Callable[["Task", Recipe, Files], Json]
+    # learn the codec from training and validation files, starting from the codec of an old model if there is one,
+    # and store the encoded rows in a folder
     prepare: Callable[["Task", Recipe, Files, Files, Path, Codec | None], Codec]
-    # what `prepare` has stored, as batches
+    # open the stored rows as batches
     open: Callable[[Recipe, Codec, Path], Corpus]
-    # the data in files with known answers; without files, what training held out in the folder
+    # read files with known answers; without files, the held-out part in the folder
     data: Callable[["Task", Bundle, Files, Path], Data]
-    # the scores of a model whose training has ended, on so many examples, after adjusting what is adjusted then
-    finish: Callable[["Task", Bundle, Path, int], Report] = score_held_out
+    # calibrate a trained model and evaluate it on this many held-out examples
+    finish: Callable[["Task", Bundle, Path, int], Report] = calibrate_and_evaluate
 
 
 def gradient_learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
-    """Gradient descent on the batches of the training part."""
+    """Train a network by gradient descent on the batches of the training part."""
     if world.size > 1 and any(isinstance(module, BatchNorm) for module in network.modules()):
         raise UsageError(
-            "a batch norm looks at the whole batch",
+            "a batch norm needs the whole batch in one process",
             hint="train with normalise=layer and without model.pooling_norm, or without torchrun.",
         )
     return GradientLearner(network, corpus.train, recipe.train, world)
 
 
 def refuse_many_processes(recipe: Recipe, world: World) -> None:
-    """EM and counting read the whole training part in one process."""
+    """Raise an error for distributed training of a model whose fitting reads the whole training part at once."""
     if world.size > 1:
         raise UsageError(
             f"recipe '{recipe.name}' is fitted by one process", hint="train it without torchrun."
@@ -203,90 +208,83 @@ def refuse_many_processes(recipe: Recipe, world: World) -> None:
 
 @dataclass(frozen=True)
 class Classical:
-    """A model in place of encoder and decoder, such as [model.hmm]; `Any` are the settings of that section."""
+    """A model that replaces encoder and decoder, such as [model.hmm]; `Any` is the type of that section."""
 
     build: Callable[[Recipe, Any, Codec], nn.Module]
-    learner: Callable[[Recipe, Any, nn.Module, Corpus], Learner]  # in one process
-    views: tuple[str, ...] = ()  # where they are not those of a network
+    # trains in one process only
+    learner: Callable[[Recipe, Any, nn.Module, Corpus], Learner]
+    views: tuple[str, ...] = ()  # if they differ from those of a network
 
 
 def refuse_decoding(bundle: Bundle, value: Any, decode: DecodeConfig) -> DecoderStart:
-    """The refusal of a task whose models have no decoder."""
-    raise UsageError(
-        f"a '{bundle.recipe.task}' model writes no text", hint="ask it with `predict`."
-    )
+    """Raise the error of tasks whose models have no decoder."""
+    raise UsageError(f"a '{bundle.recipe.task}' model writes no text", hint="use `predict`.")
 
 
 def no_subject(hint: str) -> Callable[[Question], Subject]:
-    """The refusal of a task whose answers are neither tokens nor labels; `hint` says what shows them instead."""
+    """Return the `subject` of tasks whose answers are neither tokens nor labels: it raises an error with this hint."""
 
     def refuse(question: Question) -> Subject:
         task = question.bundle.recipe.task
-        raise UsageError(
-            f"a '{task}' model gives no answer in tokens or labels to look into", hint=hint
-        )
+        raise UsageError(f"a '{task}' model has no tokens or labels to explain", hint=hint)
 
     return refuse
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: a record of what it reads, builds, answers, scores and shows. Each is written in a file of its own.
+    """A task as a record of functions; each task is defined in a file of its own.
 
-    What a function of another task does as well is a default here, or a plain function that several tasks name.
+    Functions that most tasks share are the defaults; others are imported by the tasks that need them.
     """
 
     name: str
     ladder: tuple[str, ...]  # recipes from simple to strong
-    judged_by: tuple[str, ...]  # the names of its scores, the most telling first
+    # the names of its scores, the most important one first
+    judged_by: tuple[str, ...]
     data_kind: Callable[[Recipe], DataKind]
     reads: Callable[[Recipe], SourceType]
     writes: Callable[[Recipe], TargetType]
-    read: Callable[[Recipe, Files], Iterator[Example]]  # the examples in the user's files
-    build: Callable[
-        [Recipe, Codec], nn.Module
-    ]  # the network, its first weights from torch's own generator
-    predict: Callable[[Job], Sequence[Answer]]  # an answer to each input
-    evaluate: Callable[[Bundle, Any, Scoring], Report]  # scores beside baselines
-    subject: Callable[[Question], Subject]  # the model at work on one input, for the views
-    # what kind of file it is, in words, and the settings that suit it where a recipe leaves them open
+    read: Callable[[Recipe, Files], Iterator[Example]]  # read the examples in the user's files
+    # build the network, with initial weights from torch's generator
+    build: Callable[[Recipe, Codec], nn.Module]
+    predict: Callable[[Job], Sequence[Answer]]  # answer each input
+    evaluate: Callable[[Bundle, Any, Scoring], Report]  # score the model and its baselines
+    subject: Callable[[Question], Subject]  # run the model on one input, for the views
+    # describe the files in words, and choose the settings that a recipe leaves open
     choose: Callable[["Task", Recipe, Files], tuple[str, Mapping[str, Any]]] = (
         lambda task, recipe, files: ("", {})
     )
-    # the recipe that trains in seconds and is trained beside a network; empty where there is none
+    # the recipe of the baseline that is trained with a network, or an empty string
     baseline: Callable[[Recipe], str] = lambda recipe: ""
-    special_settings: tuple[
-        str, ...
-    ] = ()  # the settings of `tasks._special_settings` that its recipes may have
-    parts: tuple[str, ...] = ("encoder",)  # the parts that its networks have
-    check: Callable[[Recipe], None] = lambda recipe: (
-        None
-    )  # raises a ValueError where its own rules are broken
+    # the settings of `tasks._special_settings` that its recipes may use
+    special_settings: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ("encoder",)  # the parts that its networks need
+    # raise a ValueError for a recipe that breaks the rules of the task
+    check: Callable[[Recipe], None] = lambda recipe: None
     learner: Callable[[Recipe, nn.Module, Corpus, World], Learner] = gradient_learner
-    # the models that may stand in place of its layers, by their sections of the recipe
+    # the models that may replace its network, by their sections of the recipe
     classical: Mapping[str, Classical] = field(default_factory=dict)
-    validate: Callable[[Bundle, Any], Scores] = (
-        lambda bundle, data: {}
-    )  # while training, beside the loss
-    calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: (
-        None
-    )  # how sure it may be, from held-out data
-    decoder_start: Callable[[Bundle, Any, DecodeConfig], DecoderStart] = (
-        refuse_decoding  # a decoder that is about to write its answer
-    )
-    views: Callable[[Bundle], tuple[str, ...]] = (
-        lambda bundle: ()
-    )  # those that fit it, the most telling first
-    fine_tuning_recipe: str = ""  # the recipe that starts from another model
-    recurrent_recipe: str = ""  # the recipe whose cells can be exchanged
+    # scores of each validation during training, in addition to the loss
+    validate: Callable[[Bundle, Any], Scores] = lambda bundle, data: {}
+    # calibrate the model's probabilities on held-out data
+    calibrate: Callable[[Bundle, Any], None] = lambda bundle, data: None
+    # prepare the decoder for an input
+    decoder_start: Callable[[Bundle, Any, DecodeConfig], DecoderStart] = refuse_decoding
+    # the views that suit a model, the most important first
+    views: Callable[[Bundle], tuple[str, ...]] = lambda bundle: ()
+    fine_tuning_recipe: str = ""  # the recipe that starts from a pretrained model
+    # the recipe whose recurrent cell `compare` can replace
+    recurrent_recipe: str = ""
     predict_arguments: str = ""  # what follows `seqlab predict MODEL` on the command line
 
     def of(self, recipe: Recipe) -> "Task":
-        """The task as it is for a recipe that has another model in place of layers."""
+        """Return the task for a recipe; a classical model replaces how it builds, learns and is viewed."""
         section = recipe.model.classical
         if section not in self.classical:
             return self
-        model, settings = self.classical[section], getattr(recipe.model, section)
+        model = self.classical[section]
+        settings = getattr(recipe.model, section)
 
         def learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
             refuse_many_processes(recipe, world)

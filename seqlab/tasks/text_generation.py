@@ -1,4 +1,4 @@
-"""What tasks share whose models write text: search, streaming, scoring, and the shape of an answer."""
+"""Functions for tasks whose models write text: decoding, streaming, scoring, and building answers."""
 
 import math
 from collections import defaultdict
@@ -28,18 +28,20 @@ from seqlab.tasks.examples import (
     answers_in_order,
     encode_inputs,
     max_positions,
-    source_subject,
 )
+from seqlab.tasks.subjects import source_subject
 from seqlab.tasks.task import DecoderStart, Job, Prediction, Scores, Task
 from seqlab.text import EOS, MASK, PAD, SEP, SOS, UNK, Tokenizer
 
+# tokens that a model never writes
 NEVER = (PAD, UNK, SOS, SEP, MASK)
-DECODED_WHILE_TRAINING = 100  # held-out examples that each validation translates
+# held-out examples that each validation decodes
+VALIDATION_EXAMPLES = 100
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What one more token added to a text, the text so far, and the log-probability of all its tokens."""
+    """The text that one token adds to an answer, the answer so far, and the log-probability of its tokens."""
 
     text: str
     output: str
@@ -47,7 +49,7 @@ class Piece:
 
 
 def rule_of(decode: DecodeConfig, seed: int) -> Rule:
-    """How one token is chosen at each step."""
+    """Return the rule that chooses the token of each step."""
     if decode.method == "sample":
         return Sample(decode.temperature, decode.top_k, decode.top_p, seed)
     return Greedy()
@@ -56,13 +58,13 @@ def rule_of(decode: DecodeConfig, seed: int) -> Rule:
 def search(
     job: Job, decoder: Decoder, memory: Memory, prefix: Padded, limits: Limits, rows: list[int]
 ) -> list[list[Hypothesis]]:
-    """What the job's settings find for these of its rows, best first."""
+    """Decode some rows of a job with its options, and return the hypotheses of each row, best first."""
     decode = job.decode
     if decode.method == "beam":
         beam = Beam(decode.beam, decode.length_penalty, decode.no_repeat, decode.min_length)
         return beam_search(decoder, memory, prefix, beam, limits).best
-    numbers = torch.tensor([job.rows[row] for row in rows])
-    out = generate(decoder, memory, prefix, rule_of(decode, job.seed), limits, rows=numbers)
+    sampling_rows = torch.tensor([job.rows[row] for row in rows])
+    out = generate(decoder, memory, prefix, rule_of(decode, job.seed), limits, rows=sampling_rows)
     return [
         [Hypothesis(tuple(tokens.tolist()), logs, math.fsum(logs), ended=len(logs) > len(tokens))]
         for tokens, logs in zip(out.tokens.rows(), out.log_probabilities, strict=True)
@@ -72,10 +74,10 @@ def search(
 def answer_of(
     tokenizer: Tokenizer, text: str, hypotheses: list[Hypothesis], prefix: Sequence[int] = ()
 ) -> Prediction:
-    """The best hypothesis as text, and all of them with their scores."""
+    """Return the best hypothesis as text, with all hypotheses and their scores as details."""
     if not hypotheses:
         return Prediction(text, "", {"score": 0.0, "tokens": [], "hypotheses": []})
-    written = [
+    described = [
         {
             "output": tokenizer.decode([*prefix, *hypothesis.tokens]),
             "score": hypothesis.score,
@@ -86,73 +88,65 @@ def answer_of(
         }
         for hypothesis in hypotheses
     ]
-    best = written[0]
+    best = described[0]
     details = {
         key: best[key] for key in ("score", "log_probability", "tokens", "log_probabilities")
     }
-    return Prediction(text, str(best["output"]), details | {"hypotheses": written})
+    return Prediction(text, str(best["output"]), details | {"hypotheses": described})
 
 
 def build_translator(recipe: Recipe, codec: Codec) -> nn.Module:
-    """An encoder and a decoder for the source and the target of a codec."""
+    """Build an encoder and a decoder for the source and the target of a codec."""
     return build_seq2seq(recipe, codec.source.entry, len(codec.target_tokenizer))
 
 
 def translate(job: Job) -> list[Prediction]:
-    """Each source is translated; an empty line stays empty."""
+    """Translate each source; the translation of an empty line is empty."""
     source, tokenizer = job.bundle.codec.source, job.bundle.codec.target_tokenizer
     prefix = prefix_ids(tokenizer, job.prefix)
     results = zip(job.inputs, hypotheses(job, prefix), strict=True)
-    return [answer_of(tokenizer, source.show(value), each, prefix) for value, each in results]
+    return [answer_of(tokenizer, source.show(value), found, prefix) for value, found in results]
 
 
 def hypotheses(job: Job, prefix: Sequence[int] = ()) -> list[list[Hypothesis]]:
-    """What an encoder and a decoder find for each input, best first; nothing for an empty line."""
+    """Decode each input with an encoder and a decoder, best hypothesis first; an empty line has none."""
     model: Seq2Seq = job.bundle.model
     limits = target_limits(job.bundle, job.decode, prefix)
     sources = encode_inputs(job.bundle, job.inputs, first_row=job.first_row)
-    rows = [
+    nonempty = [
         row for row, value in enumerate(job.inputs) if not isinstance(value, str) or value.strip()
     ]
 
-    def answer(source: Padded, places: list[int]) -> list[list[Hypothesis]]:
-        start = Padded.from_rows([[SOS, *prefix]] * len(places))
-        return search(
-            job,
-            model.decoder,
-            model.encoder(source),
-            start,
-            limits,
-            [rows[place] for place in places],
-        )
+    def answer(source: Padded, numbers: list[int]) -> list[list[Hypothesis]]:
+        start = Padded.from_rows([[SOS, *prefix]] * len(numbers))
+        rows = [nonempty[number] for number in numbers]
+        return search(job, model.decoder, model.encoder(source), start, limits, rows)
 
-    results = dict(zip(rows, answers_in_order([sources[row] for row in rows], answer), strict=True))
+    answers = answers_in_order([sources[row] for row in nonempty], answer)
+    results = dict(zip(nonempty, answers, strict=True))
     return [results.get(row, []) for row in range(len(sources))]
 
 
 def target_limits(bundle: Bundle, decode: DecodeConfig, prefix: Sequence[int] = ()) -> Limits:
-    """Where a translation ends: at its end token, at the settings' length, or where learned positions do."""
-    return Limits(
-        end=EOS,
-        most=min(decode.max_length, max_positions(bundle.recipe) - len(prefix)),
-        never=NEVER,
-    )
+    """Return where a translation ends: at its end token, at max_length, or at the last learned position."""
+    most = min(decode.max_length, max_positions(bundle.recipe) - len(prefix))
+    return Limits(end=EOS, most=most, never=NEVER)
 
 
 def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
-    """The ids of a prefix that every output must begin with; each must be one that the model can write."""
+    """Encode the prefix that every output must begin with; unknown tokens are an error."""
     ids = tokenizer.encode(prefix) if prefix else []
     if UNK in ids:
         raise UsageError(
-            f"the prefix {shorten(prefix)} holds what this model has no token for",
-            hint="`vocabulary.txt` beside the model lists what it knows.",
+            f"this model has no token for a part of the prefix {shorten(prefix)}",
+            hint="`vocabulary.txt` in the model's directory lists its tokens.",
         )
     return ids
 
 
 @torch.inference_mode()
 def start_translation(bundle: Bundle, value: Any, decode: DecodeConfig) -> DecoderStart:
-    """A decoder that has a source to look at and nothing written yet."""
+    """Prepare a decoder for one source, with nothing written yet."""
     memory = bundle.model.encoder(padded(encode_inputs(bundle, [value])))
     return DecoderStart(memory, [SOS], target_limits(bundle, decode))
 
@@ -160,40 +154,40 @@ def start_translation(bundle: Bundle, value: Any, decode: DecodeConfig) -> Decod
 def stream_text(
     task: Task, bundle: Bundle, value: Any, *, decode: DecodeConfig, seed: int = 0
 ) -> Iterator[Piece]:
-    """An answer piece by piece as its tokens are chosen; `decode` is not a beam's."""
+    """Yield an answer piece by piece as its tokens are chosen, greedily or by sampling."""
     if bundle.codec.reads and isinstance(value, str) and not value.strip():
         return
-    start, tokenizer = task.decoder_start(bundle, value, decode), bundle.codec.target_tokenizer
-    decoder, prefix, rule = (
-        bundle.model.decoder,
-        Padded.from_rows([start.tokens]),
-        rule_of(decode, seed),
-    )
+    decoder, tokenizer = bundle.model.decoder, bundle.codec.target_tokenizer
+    start = task.decoder_start(bundle, value, decode)
+    prefix = Padded.from_rows([start.tokens])
+    rule = rule_of(decode, seed)
     ids: list[int] = []
-    written, log_probability = "", 0.0
+    streamed = ""
+    log_probability = 0.0
     for token, log_p in stream(decoder, start.memory, prefix, rule, start.limits, row=0):
-        ids += [token] if token != start.limits.end else []
+        if token != start.limits.end:
+            ids.append(token)
         log_probability += log_p
         text = tokenizer.decode(ids)
-        whole = not text.endswith("\ufffd")  # a character may be cut between two tokens
-        yield Piece(text[len(written) :] if whole else "", text, log_probability)
-        written = text if whole else written
+        # the bytes of one character may be divided between two tokens
+        complete = not text.endswith("\ufffd")
+        yield Piece(text[len(streamed) :] if complete else "", text, log_probability)
+        if complete:
+            streamed = text
 
 
 @torch.inference_mode()
 def score(
     task: Task, bundle: Bundle, sources: Sequence[Any], targets: Sequence[str]
 ) -> list[float]:
-    """E57: how likely each target is, given its source; a language model needs no sources."""
+    """Return the log-probability of each target given its source (E57); a language model needs no sources."""
     if "target" not in bundle.codec.tokenizers:
         raise UsageError(
             f"a '{task.name}' model writes no text to score", hint="`predict` gives probabilities."
         )
     reads = bundle.codec.reads
     if len(sources) != (len(targets) if reads else 0):
-        hint = (
-            "give a source for each target." if reads else "a language model scores targets alone."
-        )
+        hint = "give a source for each target." if reads else "a language model has no sources."
         raise UsageError(f"{len(sources)} sources for {len(targets)} targets", hint=hint)
     decoder, tokenizer = bundle.model.decoder, bundle.codec.target_tokenizer
     scores = []
@@ -201,9 +195,10 @@ def score(
         start = task.decoder_start(bundle, value, bundle.recipe.decode)
         end = [] if start.limits.end is None else [start.limits.end]
         row = [*start.tokens, *tokenizer.encode(target), *end]
-        if len(row) - 1 > max_positions(bundle.recipe):
+        most = max_positions(bundle.recipe)
+        if len(row) - 1 > most:
             raise DataError(
-                f"a target of {len(row) - 1} tokens, and this model learned {max_positions(bundle.recipe)} positions",
+                f"a target of {len(row) - 1} tokens, and this model learned {most} positions",
                 hint="shorten it.",
             )
         scores.append(float(forced(decoder, start.memory, Padded.from_rows([row]))[0]))
@@ -211,9 +206,10 @@ def score(
 
 
 def translation_subject(question: Question) -> Subject:
-    """A model that has read a source and its own translation, which is searched for, or is what the question says."""
+    """Return the subject of a model that has read a source and its own translation, or the one in the question."""
     bundle = question.bundle
-    tokenizer, subject = bundle.codec.target_tokenizer, source_subject(question)
+    tokenizer = bundle.codec.target_tokenizer
+    subject = source_subject(question)
     if question.output is None:
         results = hypotheses(Job(bundle, [question.input], question.decode))[0]
         if not 1 <= question.hypothesis <= len(results):
@@ -230,26 +226,21 @@ def translation_subject(question: Question) -> Subject:
 
 
 def exactly_right(bundle: Bundle, data: Examples) -> Scores:
-    """The share of some held-out examples that greedy search answers as one of their references."""
-    some = data.sample(DECODED_WHILE_TRAINING)
+    """Return the share of a sample of held-out examples whose greedy translation equals one of the references."""
+    sample = data.sample(VALIDATION_EXAMPLES)
     greedy = bundle.recipe.decode.model_copy(update={"method": "greedy"})
-    pairs = zip(
-        answer_inputs(translate, bundle, some.sources, decode=greedy),
-        references(bundle, some.all),
-        strict=True,
-    )
-    return {"exact": sum(answer.output in texts for answer, texts in pairs) / len(some.all)}
+    answers = answer_inputs(translate, bundle, sample.sources, decode=greedy)
+    pairs = zip(answers, references(bundle, sample.all), strict=True)
+    return {"exact": sum(answer.output in texts for answer, texts in pairs) / len(sample.all)}
 
 
 def references(bundle: Bundle, examples: Sequence[Example]) -> list[tuple[str, ...]]:
-    """The target of each example in the form in which the model writes; of a picture, all of its captions."""
-    normalise, texts = (
-        bundle.codec.target_tokenizer.normaliser,
-        defaultdict[str | int, list[str]](list),
-    )
-    names = [
+    """Return the normalised target of each example; for a picture, all of its captions."""
+    normalise = bundle.codec.target_tokenizer.normaliser
+    texts = defaultdict[str | int, list[str]](list)
+    keys = [
         e.source.name if isinstance(e.source, Picture) else row for row, e in enumerate(examples)
     ]
-    for name, example in zip(names, examples, strict=True):
-        texts[name].append(normalise(str(example.target)))
-    return [tuple(texts[name]) for name in names]
+    for key, example in zip(keys, examples, strict=True):
+        texts[key].append(normalise(str(example.target)))
+    return [tuple(texts[key]) for key in keys]

@@ -1,4 +1,4 @@
-"""translate: a sequence to another one, unaligned (S13-S16). Any text-to-text file fits."""
+"""The task `translate`: a sequence to another one, without alignment (S13-S16). Any text-to-text file fits."""
 
 import itertools
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ from seqlab.training.weights import load_weights, parameters_of
 
 
 def _neighbour_model(recipe: Recipe, settings: NeighboursConfig, codec: Codec) -> nn.Module:
-    """A model without examples."""
+    """Build a nearest-neighbour model, without its examples."""
     vocabulary = cast(NgramSource, codec.source).vocabulary
     encoder = NeighbourEncoder(len(vocabulary.words), len(vocabulary), settings)
     return NeighbourModel(encoder, NeighbourDecoder(len(codec.target_tokenizer), EOS))
@@ -67,7 +67,7 @@ def _neighbour_model(recipe: Recipe, settings: NeighboursConfig, codec: Codec) -
 def _neighbour_learner(
     recipe: Recipe, settings: NeighboursConfig, model: nn.Module, corpus: Corpus
 ) -> Learner:
-    """All examples of the training part are kept."""
+    """Store all examples of the training part as the weights of the model."""
     rows, neighbours = training_rows(corpus), cast(NeighbourModel, model)
     table = neighbours.encoder.ngrams.measure(sources(rows, torch.arange(len(rows))))
     target = cast(TokenStore, rows.target)
@@ -84,7 +84,8 @@ def _neighbour_learner(
     return CountingLearner(model, parameters_of(model), by="keeping the examples")
 
 
-BUCKETS = (0, 10, 20, 30, 10**9)  # source tokens
+# limits of the groups of source lengths, in tokens
+BUCKETS = (0, 10, 20, 30, 10**9)
 
 
 def _reads(recipe: Recipe) -> SourceType:
@@ -103,31 +104,28 @@ def _predict(job: Job) -> list[Prediction]:
     answers = translate(job)
     if not isinstance(job.bundle.codec.source, TextSource):
         return answers
-    both = zip(answers, job.inputs, strict=True)
     return [
-        replace(each, details=each.details | num_unread(job.bundle, value)) for each, value in both
+        replace(answer, details=answer.details | num_unread(job.bundle, value))
+        for answer, value in zip(answers, job.inputs, strict=True)
     ]
 
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
-    """BLEU, chrF and exact matches, beside a copy of the source."""
+    """Score BLEU, chrF and exact matches, next to those of a copy of the source."""
     examples, lower = data.all, scoring.lower
+    sources = data.sources
     normalise = bundle.codec.target_tokenizer.normaliser
-    sources, gold = data.sources, [normalise(str(e.target)) for e in examples]
-    predicted = [
-        a.output
-        for a in answer_inputs(
-            translate, bundle, sources, decode=scoring.decode, world=scoring.world
-        )
-    ]
+    gold = [normalise(str(example.target)) for example in examples]
+    answers = answer_inputs(translate, bundle, sources, decode=scoring.decode, world=scoring.world)
+    predicted = [answer.output for answer in answers]
 
-    def scored(texts: list[str]) -> Json:
+    def text_scores(texts: list[str]) -> Json:
         return {"exact": exact_match(texts, gold), **corpus_scores(texts, gold, lower=lower)}
 
-    scores = scored(predicted) | example_loss(bundle, examples, scoring.world)
+    scores = text_scores(predicted) | example_loss(bundle, examples, scoring.world)
     baselines = {}
     if isinstance(bundle.codec.source, TextSource | NgramSource):
-        copied = scored(list(map(str, sources)))
+        copied = text_scores(list(map(str, sources)))
         baselines["copy of the source"] = {
             name: float(copied[name]) for name in ("exact", "bleu", "chrf")
         }
@@ -135,10 +133,10 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     by_length = _by_length(lengths, predicted, gold, lower=lower)
     wrong = mistakes(bundle, examples, predicted, gold)
     by_example = bleu(predicted, [[text] for text in gold], lower=lower)
-    if not scored(gold)["bleu"]:  # answers of less than four words have none
-        by_example = share(
-            "exact", [ours == theirs for ours, theirs in zip(predicted, gold, strict=True)]
-        )
+    if not text_scores(gold)["bleu"]:
+        # targets of less than four words have no BLEU
+        exact = [output == expected for output, expected in zip(predicted, gold, strict=True)]
+        by_example = share("exact", exact)
     return Report(
         "translate",
         len(examples),
@@ -153,15 +151,20 @@ def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
 def _by_length(
     lengths: Int[np.ndarray, " N"], predicted: list[str], gold: list[str], *, lower: bool
 ) -> dict[str, dict[str, int | float]]:
-    """The same scores for short and long sources: without attention they fall (C6)."""
+    """Return the scores by the length of the source: without attention they fall for long sources (C6)."""
     table = {}
     for low, high in itertools.pairwise(BUCKETS):
         rows = np.flatnonzero((lengths > low) & (lengths <= high)).tolist()
-        if rows:
-            ours, theirs = [predicted[i] for i in rows], [gold[i] for i in rows]
-            bleu = float(corpus_scores(ours, theirs, lower=lower)["bleu"])
-            name = f"{low + 1}-{high}" if high < BUCKETS[-1] else f"over {low}"
-            table[name] = {"examples": len(rows), "exact": exact_match(ours, theirs), "bleu": bleu}
+        if not rows:
+            continue
+        outputs = [predicted[row] for row in rows]
+        expected = [gold[row] for row in rows]
+        name = f"{low + 1}-{high}" if high < BUCKETS[-1] else f"over {low}"
+        table[name] = {
+            "examples": len(rows),
+            "exact": exact_match(outputs, expected),
+            "bleu": float(corpus_scores(outputs, expected, lower=lower)["bleu"]),
+        }
     return table
 
 

@@ -48,7 +48,7 @@ def test_without_a_name_each_model_shows_what_it_is_about(run, models, files):
 
 def test_what_a_view_cannot_do_is_said(run, models, files, tmp_path):
     said, hint = run("explain", models["bilm"], "a b").error
-    assert "no answer in tokens or labels" in said
+    assert "no tokens or labels to explain" in said
     assert "--embed" in hint
     assert (
         "band" in run("explain", models["forecast"], files["forecast"], "--view", "lens").error[1]

@@ -48,7 +48,7 @@ class TestStarting:
             ),
             (
                 ["classify", "{classify}", "--from", "{mask}", "-s", "source.kind=words"],
-                "the model to start from was trained with its own tokenizer ('bpe'), which cannot change",
+                "the tokenizer of the model to start from ('bpe') cannot change",
                 "leave out --set source.*",
             ),
         ],
@@ -89,7 +89,7 @@ class TestBlanks:
     def test_a_model_of_both_directions_has_no_answers(self, run, models):
         said = run("predict", models["bilm"], "the cat")
         assert said.code == 2
-        assert "answers nothing by itself" in said.error[0]
+        assert "has no answers of its own" in said.error[0]
         assert "--embed" in said.error[1]
         assert said.stdout == ""
 

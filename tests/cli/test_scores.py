@@ -185,7 +185,7 @@ def test_a_model_that_travelled_alone_needs_a_file(run, models, files, tmp_path)
     said = run("evaluate", tmp_path / "m")
     assert said.code == 2
     assert said.error == (
-        f"{tmp_path / 'm'}: there is no held-out data beside this model",
+        f"{tmp_path / 'm'}: this model has no held-out data",
         "give a file with known answers.",
     )
     assert (

@@ -41,6 +41,7 @@ RENEWED: list[tuple[str, str]] = [
         "http/explain-png/content/sha256",
         "PNG files are rendered from the SVG by resvg, and no longer drawn by Pillow",
     ),
+    ("http/models/body/models/3/about", "the descriptions of recipes are in plain words"),
     *(
         (f"losses/{name}/*", CHOSEN)
         for name in ("bilstm-classifier", "bilstm-tagger", "char-tagger", "hmm-tagger")

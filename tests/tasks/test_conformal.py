@@ -1,4 +1,4 @@
-"""Conformal sets of a classifier: they hold the true label as often as asked, wherever the model is used."""
+"""Conformal sets of a classifier contain the true label with the chosen probability, in Python, HTTP and the shell."""
 
 import json
 import random
@@ -47,7 +47,7 @@ def model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("coverage", [0.6, 0.9])
-def test_sets_hold_the_true_label_as_often_as_asked(model, tmp_path, coverage):
+def test_sets_contain_the_true_label_with_the_chosen_probability(model, tmp_path, coverage):
     path = _write(tmp_path / "test.tsv", 1000, seed=3)
     report = model.evaluate(path, conformal=coverage)
     assert coverage - 0.05 <= report.scores["set_coverage"] <= 1.0
@@ -55,7 +55,7 @@ def test_sets_hold_the_true_label_as_often_as_asked(model, tmp_path, coverage):
     assert "set_coverage" not in model.evaluate(path).scores
 
 
-def test_a_sure_answer_is_alone_and_an_unsure_one_is_not(model, run):
+def test_a_certain_answer_is_a_set_of_one_label(model, run):
     sure, unsure = model.predict(["snow here", "wind here"], conformal=0.9)
     assert sure.details["labels"] == ["cold"]
     assert set(unsure.details["labels"]) == {"cold", "warm"}
@@ -84,7 +84,7 @@ def test_sets_over_http(model):
     assert set(answer["labels"]) == {"cold", "warm"}
 
 
-def test_a_model_without_limits_says_so(model, tmp_path):
+def test_a_model_without_limits_is_refused(model, tmp_path):
     lab.export(model.path, tmp_path / "old")
     old = lab.load(tmp_path / "old")
     del old.metrics["conformal"]

@@ -1,4 +1,4 @@
-"""The rule that chooses settings: what a recipe names is kept, and what it leaves open follows the file."""
+"""The rule that chooses settings: named settings are kept, and open ones are chosen from the file."""
 
 import random
 
@@ -34,29 +34,29 @@ def labelled(count, text="the cat sat on the mat"):
     return [f"{'good' if n % 2 else 'bad'}\t{text} {n}" for n in range(count)]
 
 
-def test_enough_is_held_out_for_a_score_but_never_more_than_a_third():
+def test_the_held_out_share_gives_enough_examples_but_at_most_a_third():
     assert held_out_share(60) == pytest.approx(1 / 3)
     assert 1000 * held_out_share(1000) == 50
     assert held_out_share(50_000) == 0.05
 
 
-def test_of_many_pairs_each_is_read_fewer_times(chosen):
+def test_the_number_of_epochs_falls_with_the_number_of_pairs(chosen):
     passes = [chosen("translate", pairs(n)).train.epochs for n in (1_000, 6_000, 60_000)]
     assert passes == [40, 20, 14]
 
 
-def test_what_is_named_is_kept(chosen):
+def test_named_settings_are_kept(chosen):
     recipe = chosen("translate", pairs(1_000), "train.epochs=3", "source.size=77")
     assert (recipe.train.epochs, recipe.source.size) == (3, 77)
     assert chosen("classify", labelled(100), "train.steps=9").train.epochs is None
 
 
-def test_a_text_without_blanks_is_read_by_characters(chosen):
+def test_a_text_without_spaces_is_read_by_characters(chosen):
     assert chosen("classify", labelled(100)).source.kind == "words"
     assert chosen("classify", labelled(100, "很好吃的米饭")).source.kind == "characters"
 
 
-def test_a_spelling_becomes_symbols(chosen):
+def test_words_with_phonemes_have_a_target_of_symbols(chosen):
     lines = [
         f"{a}{b}{c}\t{a.upper()} {b.upper()} {c.upper()}"
         for a in "abcdefgh"

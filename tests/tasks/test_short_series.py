@@ -1,4 +1,4 @@
-"""Short series: what exponential smoothing learns from, what a network adds to it, and which of the two is kept."""
+"""Short series: exponential smoothing, the residual of a network, and the selection of one of the two."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def trained(tmp_path_factory):
     return lab.train("forecast", path, settings=settings, out=folder / "run"), path
 
 
-def test_the_network_of_a_small_table_adds_half_of_what_it_learnt_to_exponential_smoothing(trained):
+def test_a_network_adds_half_of_its_residual_to_exponential_smoothing(trained):
     model = trained[0].model
     network = (
         model if model.recipe.name == "gru-forecast" else lab.load(model.path / "gru-forecast")
@@ -54,11 +54,11 @@ def test_without_clear_evidence_the_simpler_model_is_kept(trained):
         assert selection["sentence"].endswith("so the simpler model is kept)")
 
 
-def test_moments_that_overlap_are_given_no_interval(trained):
+def test_overlapping_forecasts_have_no_interval(trained):
     model = trained[0].model
     held_out = model.metrics["validation"]
     assert "interval" not in held_out
-    assert "forecasts of the same few rows" in model.metrics["selection"]["sentence"]
+    assert "too few forecast rows for an interval" in model.metrics["selection"]["sentence"]
 
 
 def test_errors_are_printed_in_the_units_of_the_file(trained, run):
@@ -92,7 +92,7 @@ def test_the_rates_are_chosen_again_from_all_rows(tmp_path):
     )  # of the first rows alone, the mean is the best forecast
 
 
-def test_a_linear_map_serves_where_no_season_is_known(tmp_path):
+def test_a_linear_map_is_fitted_without_a_season(tmp_path):
     values = [1.0, 0.9]
     noise = np.random.default_rng(5).normal(size=300)
     for step in range(300):  # a wave of 9.7 rows that no form of smoothing knows
@@ -105,7 +105,7 @@ def test_a_linear_map_serves_where_no_season_is_known(tmp_path):
     assert model.bundle.model.weights[0, LINEAR] > 0.9
 
 
-def test_a_window_that_was_asked_before_is_answered_from_memory(trained):
+def test_means_of_a_window_are_cached(trained):
     model = lab.load(trained[0].model.path).bundle.model
     batch = trained[0].model.some_batch(trained[1])
     first = model.remembered_means(batch)
@@ -115,17 +115,17 @@ def test_a_window_that_was_asked_before_is_answered_from_memory(trained):
     assert len(model.remembered) == count
 
 
-class TestRunsOfMoments:
+class TestRunsOfOrigins:
     def _scores(self, values, run):
         sums = np.stack([np.asarray(values), np.ones(len(values))], axis=1)
         return ExampleScores("mae", sums, lambda totals: totals[:, 0] / totals[:, 1], True, run)
 
-    def test_moments_that_share_values_say_less(self):
+    def test_origins_that_share_values_have_wider_intervals(self):
         wave = np.sin(np.arange(120) / 12)
         alone, together = (self._scores(wave, run).draws().std() for run in (1, 12))
         assert together > 2 * alone
 
-    def test_a_few_runs_show_nothing(self):
+    def test_a_few_runs_are_not_enough(self):
         ours, theirs = (self._scores(np.full(30, value), 12) for value in (1.0, 2.0))
         assert difference(ours, theirs).gain == pytest.approx(1.0)
         assert not difference(ours, theirs).clear

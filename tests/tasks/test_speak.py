@@ -64,7 +64,7 @@ def test_it_learns_the_frames_and_where_they_end(model, folder):
     assert report.scores["ended"] > 0.95
 
 
-def test_an_answer_has_the_frames_in_the_unit_of_the_data(model):
+def test_frames_are_in_the_units_of_the_data(model):
     answer = model.predict("abca")
     frames = np.array(answer.details["frames"])
     assert answer.output == f"{len(frames)} frames of {WIDTH} features"
@@ -79,7 +79,7 @@ def test_a_saved_model_answers_the_same(model):
     assert seqlab.load(model.path).predict("abca").details == model.predict("abca").details
 
 
-def test_it_obeys_the_laws_and_the_doctor_finds_it_well(model):
+def test_it_obeys_the_laws_and_passes_the_doctor(model):
     laws = list(check(model.bundle.model, model.some_batch()))
     assert laws
     assert all(law.kept for law in laws)
@@ -102,7 +102,7 @@ def test_reading_all_frames_equals_reading_them_one_by_one(model):
     torch.testing.assert_close(torch.cat(steps, 1), whole)
 
 
-def test_what_follows_a_row_does_not_change_its_loss(model):
+def test_padding_does_not_change_the_loss_of_a_row(model):
     """The pads of a target are no frames: neither are they predicted, nor does the end move."""
     speaker = model.bundle.model
     short, long = torch.randn(1, 4, WIDTH), torch.randn(1, 9, WIDTH)
@@ -114,10 +114,10 @@ def test_what_follows_a_row_does_not_change_its_loss(model):
     torch.testing.assert_close(alone.features, beside.features[:, : 4 * WIDTH])
 
 
-def test_what_it_cannot_do_is_said(model):
+def test_unsupported_uses_raise_errors(model):
     with pytest.raises(UsageError, match="a 'speak' model writes no text to score"):
         model.score(["x"], ["abc"])
-    with pytest.raises(UsageError, match="no answer in tokens or labels"):
+    with pytest.raises(UsageError, match="no tokens or labels to explain"):
         model.explain("abc", "lens")
     with pytest.raises(RecipeError, match=r"recurrent .model.decoder., and .model.attention."):
         check_recipe(override(load_recipe("speaker"), ["model.attention=none"]))
@@ -142,7 +142,7 @@ def test_a_table_of_files_is_read_too(folder):
     )
 
 
-def test_the_bundle_says_what_it_writes(model):
+def test_the_bundle_describes_its_target(model):
     stored = json.loads((model.path / "tokenizer.json").read_text("utf-8"))
     assert set(stored) == {"source", "frames"}
     assert len(stored["frames"]["mean"]) == WIDTH

@@ -1,4 +1,4 @@
-"""What holds for every task, and that nobody outside of tasks/ compares the name of one."""
+"""Properties of every task; code outside of tasks/ never compares the name of a task."""
 
 import ast
 from pathlib import Path
@@ -20,7 +20,7 @@ LONGEST_FILE = 300  # lines
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 class TestEachTask:
-    def test_has_all_that_the_others_ask_for(self, task):
+    def test_implements_the_interface_of_a_task(self, task):
         assert isinstance(task, Task)
         assert task.judged_by
 
@@ -29,11 +29,11 @@ class TestEachTask:
         named = [*task.ladder, *filter(None, (task.fine_tuning_recipe, task.recurrent_recipe))]
         assert {load_recipe(name).task for name in named} == {task.name}
 
-    def test_is_the_only_one_of_its_name(self, task):
+    def test_has_a_unique_name(self, task):
         assert [other for other in TASKS if other.name == task.name] == [task]
         assert task_named(task.name) is task
 
-    def test_refuses_settings_that_belong_to_another(self, task):
+    def test_refuses_settings_of_other_tasks(self, task):
         recipe = load_recipe(default_recipes()[task.name])
         with pytest.raises(RecipeError, match=f"recipe '{recipe.name}'"):
             check_recipe(override(recipe, ["data.validation=0.6", "data.test=0.6"]))
@@ -51,12 +51,12 @@ class TestEachTask:
         assert {*ANSWER_VIEWS} <= {*VIEWS}
 
 
-def test_every_recipe_is_of_a_task_and_fits_it():
+def test_every_recipe_suits_its_task():
     for name in recipe_names():
         assert task_of(check_recipe(load_recipe(name))).name in NAMES
 
 
-def test_a_task_that_is_not_there_is_named_with_the_nearest():
+def test_an_unknown_task_gets_the_nearest_name():
     with pytest.raises(UsageError, match="no task 'translat'") as refused:
         task_named("translat")
     assert "translate" in refused.value.hint
@@ -67,7 +67,7 @@ def test_a_task_that_is_not_there_is_named_with_the_nearest():
 @pytest.mark.parametrize(
     "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
 )
-def test_nobody_else_compares_the_name_of_a_task(path):
+def test_no_other_code_compares_the_name_of_a_task(path):
     if path.parent.name == "tasks":
         return
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):

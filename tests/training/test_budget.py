@@ -2,7 +2,7 @@
 
 import pytest
 
-from seqlab.machine import RECENT, TRIED, ThreadChoice
+from seqlab.machine import RECENT_STEPS, TRIAL_STEPS, ThreadChoice
 from seqlab.training.budget import SHARE, Budget
 
 
@@ -19,12 +19,12 @@ class TestThreadChoice:
     def test_each_number_is_tried_in_turns_after_a_step_that_warms_up_and_the_fastest_is_kept(self):
         choice = ThreadChoice((1, 2, 4))
         counts = used(choice, {1: 10.0, 2: 30.0, 4: 20.0}, 30)
-        assert counts[: 1 + 3 * TRIED] == [1, *[1, 2, 4] * TRIED]
-        assert set(counts[1 + 3 * TRIED :]) == {2}
+        assert counts[: 1 + 3 * TRIAL_STEPS] == [1, *[1, 2, 4] * TRIAL_STEPS]
+        assert set(counts[1 + 3 * TRIAL_STEPS :]) == {2}
 
     def test_a_single_slow_step_does_not_decide(self):
         choice = ThreadChoice((1, 2))
-        for place in range(1 + 2 * TRIED):
+        for place in range(1 + 2 * TRIAL_STEPS):
             choice.measured(1.0 if place == 2 else {1: 10.0, 2: 20.0}[choice.next()])
         assert choice.next() == 2
 
@@ -33,7 +33,7 @@ class TestThreadChoice:
         assert used(choice, {1: 10.0, 2: 20.0}, 40)[-1] == 2
         counts = used(choice, {1: 5.0, 2: 0.1}, 40)
         assert counts[-1] == 1
-        assert counts.count(2) <= RECENT + TRIED
+        assert counts.count(2) <= RECENT_STEPS + TRIAL_STEPS
 
     def test_a_speed_that_varies_by_less_changes_nothing(self):
         choice = ThreadChoice((1, 2))

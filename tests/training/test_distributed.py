@@ -195,7 +195,7 @@ def test_a_weight_that_is_a_single_number_cannot_be_shared_out():
     [
         (
             ["train.optimizer=muon"],
-            "'muon' needs each matrix whole; with 'shard', take 'adamw' or 'sgd'",
+            "'muon' needs complete matrices; with 'shard', use the optimizer 'adamw' or 'sgd'",
         ),
         (
             ["train.steps=none", "train.epochs=none", "train.minutes=1"],
