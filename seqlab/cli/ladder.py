@@ -89,7 +89,7 @@ def compare(
                 [LEGEND, *ranking.failures, ranking.advice, f"report: {folder / 'report.html'}"]
             )
         )
-    if not ranking.successes:
+    if not ranking.done:
         raise typer.Exit(1)
 
 

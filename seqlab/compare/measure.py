@@ -1,7 +1,7 @@
-"""Train several recipes on the same data, with the same time or steps, and measure their scores and costs.
+"""The ladder: several recipes on the same data, each with the same time or steps.
 
-Every model is trained in a separate process, so that its memory can be measured, and in a separate folder, so that
-models that exist already are not trained again.
+Every model is trained in a process of its own, so that its memory is its own, into a folder of its own, so that what is
+there already is not trained again.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from seqlab.compare.comparison import Comparison, RecipeResult
+from seqlab.compare.comparison import Comparison, Rung
 from seqlab.errors import DataError, RunError, UsageError, nearest
 from seqlab.metrics.scores import duration
 from seqlab.model import RUN, Model, load
@@ -25,10 +25,9 @@ from seqlab.runs import is_scored
 from seqlab.tasks import task_named
 from seqlab.tasks.task import LOWER_IS_BETTER
 
-# cells that can replace the one of a task's recurrent recipe; "bi" before the name means both directions
+# each may stand in the recurrent recipe of a task, in one direction or, as "bi...", in both
 CELLS = ("rnn", "lstm", "gru")
-# inputs on which the speed of answering is measured
-SPEED_INPUTS = 200
+ANSWERED = 200  # inputs that tell how fast a model answers
 
 
 def compare(
@@ -45,144 +44,140 @@ def compare(
     threads: int | None = None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
-    """Train each recipe with each seed and evaluate it on `test`, or on the held-out part, the same for all.
+    """Train each recipe with each seed and score it on `test`, or on what all of them held out.
 
-    With `minutes`, this is the time limit of each training; otherwise recipe and `settings` set its length.
+    With `minutes`, each learns for so long; otherwise as its recipe or `settings` say.
     """
     chosen = [find_recipe(task, name) for name in recipes or task_named(task).ladder]
-    runs: dict[str, list[dict[str, Any]]] = {}
+    results: dict[str, list[dict[str, Any]]] = {}
     for name, recipe in {recipe.name: recipe for recipe in chosen}.items():
-        runs[name] = []
+        results[name] = []
         for seed in range(1, seeds + 1):
-            all_settings = [*settings, f"train.seed={seed}"]
-            if minutes is not None:
-                all_settings.append(f"train.minutes={minutes}")
-            arguments = [*data, *_options("--valid", valid), *_options("--set", all_settings)]
-            if threads:
-                arguments += ["--threads", str(threads)]
+            extra = [*settings, f"train.seed={seed}"]
+            extra += [] if minutes is None else [f"train.minutes={minutes}"]
+            words = [*data, *_options("--valid", valid), *_options("--set", extra)]
+            words += ["--threads", str(threads)] if threads else []
             announce(f"{name}, seed {seed}")
-            folder = out / f"{name}-{seed}"
-            runs[name].append(_measure(task, recipe, folder, arguments, [*data, *valid], test))
-    all_scores = [run["scores"] for part in runs.values() for run in part if "scores" in run]
-    measure, more = _main_score(task, all_scores)
-    results = tuple(_summarise(name, part, measure, more) for name, part in runs.items())
-    setup = _setup_of(data, [*test] or [*valid], minutes, seeds)
-    return Comparison(task, measure, more, results, setup)
+            results[name].append(
+                _measured(task, recipe, out / f"{name}-{seed}", words, [*data, *valid], test)
+            )
+    measure, more = _judged(
+        task, [part["scores"] for parts in results.values() for part in parts if "scores" in part]
+    )
+    rungs = tuple(_rung(name, parts, measure, more) for name, parts in results.items())
+    return Comparison(
+        task, measure, more, rungs, _setup_of(data, [*test] or [*valid], minutes, seeds)
+    )
 
 
 def _options(name: str, values: Sequence[str]) -> list[str]:
-    """Repeat an option of the command line for each value."""
+    """The same option once for each value, as the command line takes it."""
     return [word for value in values for word in (name, value)]
 
 
 def _setup_of(data: Sequence[str], scored: Sequence[str], minutes: float | None, seeds: int) -> str:
-    """Describe the files, the training time and the number of seeds."""
-    trained = " and ".join(Path(file).name for file in data)
-    evaluated = " and ".join(Path(file).name for file in scored) or "what was held out"
-    length = "as long as its recipe says"
-    if minutes is not None:
-        length = f"{duration(60 * minutes)} of training each"
-    return f"{trained}, scored on {evaluated}; {length}; {seeds} seed{'s' if seeds > 1 else ''}"
+    """On what, and for how long."""
+    trained, on = (" and ".join(Path(file).name for file in files) for files in (data, scored))
+    long = (
+        "as long as its recipe says"
+        if minutes is None
+        else f"{duration(60 * minutes)} of training each"
+    )
+    return f"{trained}, scored on {on or 'what was held out'}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
 
 
 def find_recipe(task: str, name: str) -> Recipe:
-    """Find a recipe of a task by its name, a file, the name of a recurrent cell, or a part of its name."""
-    own = [recipe for recipe in recipe_names() if load_recipe(recipe).task == task]
+    """A recipe by its name, by a file, by a cell, or by a part of its name."""
+    own = [each for each in recipe_names() if load_recipe(each).task == task]
     if name.endswith(".toml"):
         return load_recipe(name).model_copy(update={"name": Path(name).stem})
     if name in own:
         return load_recipe(name)
     base = task_named(task).recurrent_recipe
-    has_recipe = any(recipe.startswith(f"{name}-") for recipe in own)
-    if name.removeprefix("bi") in CELLS and base and not has_recipe:
+    if (
+        name.removeprefix("bi") in CELLS
+        and base
+        and not any(each.startswith(f"{name}-") for each in own)
+    ):
         return _with_cell(base, name)
-    near = [recipe for recipe in own if name in recipe.split("-")]
-    if not near:
-        near = [recipe for recipe in own if recipe.startswith(name)]
-    in_ladder = [recipe for recipe in near if recipe in task_named(task).ladder]
-    for matches in (in_ladder, near):
-        if len(matches) == 1:
-            return load_recipe(matches[0])
+    near = [each for each in own if name in each.split("-")] or [
+        each for each in own if each.startswith(name)
+    ]
+    for names in ([each for each in near if each in task_named(task).ladder], near):
+        if len(names) == 1:
+            return load_recipe(names[0])
     hint = f"it may be {' or '.join(near)}." if near else nearest(name, own)
     raise UsageError(f"there is no recipe '{name}' for '{task}'", hint=hint)
 
 
 def _with_cell(base: str, name: str) -> Recipe:
-    """Return a recurrent recipe with another cell: "gru" for tagging is `gru-tagger`."""
-    recipe = load_recipe(base)
-    cell = name.removeprefix("bi")
+    """A recurrent recipe with another cell: "gru" for tagging is `gru-tagger`."""
+    recipe, cell = load_recipe(base), name.removeprefix("bi")
     settings = [f"model.encoder.kind={cell}"]
     if recipe.model.decoder is not None:
-        # the encoder of an encoder-decoder stays bidirectional
-        settings.append(f"model.decoder.kind={cell}")
+        settings.append(
+            f"model.decoder.kind={cell}"
+        )  # its encoder reads in both directions, as it did
     else:
-        bidirectional = "true" if name.startswith("bi") else "false"
-        settings.append(f"model.encoder.bidirectional={bidirectional}")
+        settings.append(
+            f"model.encoder.bidirectional={'true' if name.startswith('bi') else 'false'}"
+        )
     return override(recipe, settings).model_copy(
         update={"name": f"{name}-{base.rpartition('-')[2]}"}
     )
 
 
-def _measure(
+def _measured(
     task: str,
     recipe: Recipe,
     folder: Path,
-    arguments: list[str],
+    words: list[str],
     files: Sequence[str],
     test: Sequence[str],
 ) -> dict[str, Any]:
-    """Train, evaluate and time one model, and store the result; if it is stored already, only read it."""
-    stored = folder.with_name(f"{folder.name}.json")
+    """What one model costs and is worth; trained and measured once, then read from its folder."""
+    kept, written = folder.with_name(f"{folder.name}.json"), folder.with_name(f"{recipe.name}.toml")
     request: dict[str, Any] = {
         "recipe": to_toml(recipe),
-        "words": arguments,
-        "files": [_file_state(file) for file in files],
+        "words": words,
+        "files": [_state(file) for file in files],
     }
-    scored = {"test": list(test), "files": [_file_state(file) for file in test]}
-    old = json.loads(stored.read_text("utf-8")) if stored.is_file() else {}
+    scored = {"test": list(test), "files": [_state(file) for file in test]}
+    old = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
     same = old.get("asked") == request
     if same and "scores" in old and old.get("scored") == scored:
         return old
     folder.parent.mkdir(parents=True, exist_ok=True)
-    stored.write_text(json.dumps({"asked": request}), "utf-8")
+    kept.write_text(json.dumps({"asked": request}), "utf-8")
+    written.write_text(request["recipe"], "utf-8")
     if not (same and is_scored(folder)):
-        error = _train(task, recipe, folder, arguments, resume=same)
-        if error.startswith(tuple(files)):
-            # a mistake in the data would stop every recipe
-            raise DataError(
-                error,
-                hint=f"`seqlab data look {task} {' '.join(arguments[:1])}` reads it as training does.",
-            )
-        if error:
-            return {"failed": error}
+        resume = same and (folder / RUN / "last.safetensors").exists()
+        start = ["--resume"] if resume else [task, *words, "--recipe", str(written), "--overwrite"]
+        command = [sys.executable, "-m", "seqlab", "train", *start, "--out", str(folder), "--quiet"]
+        code, stderr = _run(command)
+        if code:
+            failed = _sentence(stderr)
+            if failed.startswith(tuple(files)):  # every recipe would say so
+                raise DataError(
+                    failed,
+                    hint=f"`seqlab data look {task} {' '.join(words[:1])}` reads it as training does.",
+                )
+            return {"failed": failed}
     model = load(folder)
-    scores = model.metrics["validation"]
-    if test or recipe.data.test:
-        scores = model.evaluate(*test).to_json()
+    scores = (
+        model.evaluate(*test).to_json() if test or recipe.data.test else model.metrics["validation"]
+    )
     facts = model.info() | {"answers_per_second": _speed(model), "tokens": _tokens(model)}
     facts.pop("path")
     measured = {"asked": request, "scored": scored, "scores": scores, "facts": facts}
-    stored.write_text(json.dumps(measured, indent=2), "utf-8")
+    kept.write_text(json.dumps(measured, indent=2), "utf-8")
     return measured
-
-
-def _train(task: str, recipe: Recipe, folder: Path, arguments: list[str], *, resume: bool) -> str:
-    """Train a recipe in a process of its own, or resume its run; return the error message if it fails."""
-    recipe_file = folder.with_name(f"{recipe.name}.toml")
-    recipe_file.write_text(to_toml(recipe), "utf-8")
-    if resume and (folder / RUN / "last.safetensors").exists():
-        start = ["--resume"]
-    else:
-        start = [task, *arguments, "--recipe", str(recipe_file), "--overwrite"]
-    command = [sys.executable, "-m", "seqlab", "train", *start, "--out", str(folder), "--quiet"]
-    code, stderr = _run(command)
-    return _error_message(stderr) if code else ""
 
 
 def _run(command: list[str]) -> tuple[int, str]:
     """Run a training and return its exit code and stderr. If this process is interrupted, the training saves and stops.
 
-    The training has its own session: otherwise it would also get the signal of the terminal, and not save.
+    It has a session of its own, because a second signal, from the terminal, would end it before it has saved.
     """
     streams: dict[str, Any] = {
         "stdin": subprocess.DEVNULL,
@@ -199,74 +194,70 @@ def _run(command: list[str]) -> tuple[int, str]:
     return process.returncode, stderr
 
 
-def _file_state(file: str) -> list[int]:
-    """Return the size and the modification time of a file, to notice that it was replaced."""
+def _state(file: str) -> list[int]:
+    """Its size and the time of its last change: another file of the same name is another question."""
     if not Path(file).exists():
-        # the error message comes from the training
-        return []
+        return []  # the training will say so
     status = Path(file).stat()
     return [status.st_size, status.st_mtime_ns]
 
 
 def _tokens(model: Model) -> str:
-    """Describe the tokens of a model, because losses per token are comparable only for the same tokens."""
+    """What the loss is counted by."""
     part = model.recipe.target if model.bundle.codec.writes else model.recipe.source
-    return f"{part.kind} {part.size}" if part.kind in ("bpe", "words") else part.kind
+    return f"{part.kind} {part.size if part.kind in ('bpe', 'words') else ''}".strip()
 
 
-def _error_message(stderr: str) -> str:
-    """Return the last error message of a training."""
+def _sentence(stderr: str) -> str:
     messages = [
         line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")
     ]
     if not messages:
         raise RunError(
-            "a training failed without an error message",
-            hint=stderr[-500:] or "run it by itself to see more.",
+            "a training ended without a word", hint=stderr[-500:] or "run it by itself to see more."
         )
     return messages[-1]
 
 
 def _speed(model: Model) -> float | None:
-    """Return answers per second on held-out inputs, answered together; None for models without answers."""
+    """Answers in a second, asked together, on what was held out; None for models that are not asked."""
     try:
-        count, work = model.data().prediction_work(model.task, model.bundle, SPEED_INPUTS)
-    except UsageError:
-        # nothing was held out, or the model has no answers of its own
+        count, work = model.data().prediction_work(model.task, model.bundle, ANSWERED)
+    except UsageError:  # nothing was held out, or it answers nothing by itself
         return None
     if not count:
         return None
-    start = time.perf_counter()
+    began = time.perf_counter()
     work()
-    return count / (time.perf_counter() - start)
+    return count / (time.perf_counter() - began)
 
 
-def _main_score(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
-    """Return the first score of the task that all models have, or the loss, and whether higher is better."""
+def _judged(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
+    """The first measure of the task that all models have, and whether more of it is better; else their loss."""
     for name in task_named(task).judged_by:
-        if scores and all(isinstance(table.get(name), float) for table in scores):
+        if scores and all(isinstance(each.get(name), float) for each in scores):
             return name, name not in LOWER_IS_BETTER
     return "loss", False
 
 
-def _summarise(name: str, runs: Sequence[dict[str, Any]], measure: str, more: bool) -> RecipeResult:
-    """Summarise the runs of one recipe with all seeds."""
-    scores = [run["scores"] for run in runs if "scores" in run]
-    facts = [run["facts"] for run in runs if "scores" in run]
+def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str, more: bool) -> Rung:
+    scores, facts = (
+        [part[key] for part in parts if "scores" in part] for key in ("scores", "facts")
+    )
     if not scores:
-        return RecipeResult(name, failed=runs[0]["failed"])
+        return Rung(name, failed=parts[0]["failed"])
     baselines = [
-        (table[measure], baseline)
-        for baseline, table in scores[0].get("baselines", {}).items()
-        if measure in table
+        (each[measure], name)
+        for name, each in scores[0].get("baselines", {}).items()
+        if measure in each
     ]
     best = (max if more else min)(baselines, key=itemgetter(0), default=(None, ""))
     speeds = [
         fact["answers_per_second"] for fact in facts if fact["answers_per_second"] is not None
     ]
-    return RecipeResult(
+    return Rung(
         name,
-        scores=tuple(table[measure] for table in scores),
+        scores=tuple(each[measure] for each in scores),
         baseline=best[0],
         baseline_name=best[1],
         parameters=facts[0]["parameters"],
