@@ -274,6 +274,21 @@ def test_spellings_of_words_and_their_neighbours():
         names = [each.name(int(i)) for i in first[1] if i]
         assert {"prefix 3: cat", "before, lower: the"} <= set(names)
         assert "shape: aaaa" not in names
+        assert {"lower prefix 3: cat", "outlines after: a "} <= set(names)
+
+
+def test_spellings_of_an_earlier_bundle_keep_their_columns():
+    learnt = SpellingVocabulary.learn(
+        lambda: [("The", "cat"), ("the", "cat")], normaliser=Normaliser(), size=99
+    ).to_json()
+    first = {
+        name: values for name, values in learnt["forms"].items() if not name.startswith("lower ")
+    }
+    earlier = {"normaliser": learnt["normaliser"], "forms": first, "pairs": learnt["pairs"]}
+    vocabulary = SpellingVocabulary.from_json(earlier)
+    assert vocabulary.to_json() == earlier
+    assert vocabulary.width == 12 + 4 * 3 + 2
+    assert vocabulary.encode_all([("the", "cat")])[0].shape == (2, vocabulary.width)
 
 
 class TestConditionalRandomField:

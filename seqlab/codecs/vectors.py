@@ -19,6 +19,7 @@ from seqlab.codecs.codec import (
     parse_numbers,
 )
 from seqlab.data.example import Example
+from seqlab.data.labelled_rows import numbers_of
 from seqlab.data.store import VECTORS, Column
 from seqlab.data.vector_files import load_vectors
 from seqlab.errors import BundleError, DataError, UsageError
@@ -71,7 +72,13 @@ class VectorSource(Source):
         return self.scale
 
     def load(self, value: Any) -> Any:
-        return load_vectors(value) if isinstance(value, str) else value
+        """The frames in a file, or on a line of numbers: as many as a frame has are one frame, else one is a frame."""
+        if not isinstance(value, str):
+            return value
+        numbers = numbers_of(value)
+        if numbers is None or not len(numbers):
+            return load_vectors(value)
+        return numbers[None] if len(numbers) == len(self.scale.mean) > 1 else numbers
 
     def parse(self, request: Any, *, most: int) -> np.ndarray:
         if isinstance(request, str):

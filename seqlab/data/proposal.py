@@ -11,6 +11,7 @@ from pathlib import Path
 from seqlab.data.arrays import stored_name
 from seqlab.data.columns import NAMES, Profile, by_content, by_usual_name, is_number, words_of
 from seqlab.data.image_archives import SUFFIXES
+from seqlab.data.labelled_rows import find_labelled_rows
 from seqlab.data.lines import display_name, extension, lines, numbered_lines
 from seqlab.data.series_files import read_series
 from seqlab.data.tables import HEAD, TABLES, Table, open_table
@@ -63,11 +64,13 @@ def holds_vectors(paths: Sequence[str]) -> bool:
     if extension(path) == ".npz" and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             return bool(stored_name(archive, "values")) and "images.npy" not in archive.namelist()
-    if extension(path) not in TABLES or extension(path) == ".parquet":
+    if not path or extension(path) == ".parquet":
         return False
-    return any(
-        profile.is_file and _are_vectors(profile.cells) for profile in open_table(path).profiles
-    )
+    if extension(path) in TABLES:
+        profiles = open_table(path).profiles
+        if any(profile.is_file and _are_vectors(profile.cells) for profile in profiles):
+            return True
+    return find_labelled_rows(path) is not None
 
 
 def _propose(paths: list[str]) -> tuple[str, ...]:
@@ -97,6 +100,8 @@ def _propose(paths: list[str]) -> tuple[str, ...]:
             return _tagged(path, "sentences of words with their tags")
         profiles = open_table(path).profiles
         if len(profiles) < 2 and not profiles[0].is_numeric:
+            if classified := _labelled_rows(path, _count(open_table(path).rows)):
+                return classified
             return _forecast(path) if _have_numbers(head[1:] or head) else _plain_text(path)
     return _table(path)
 
@@ -114,6 +119,8 @@ def _table(path: str) -> tuple[str, ...]:
     table = open_table(path)
     rows = _count(table.rows)
     profiles = [profile for profile in table.profiles if profile.cells]
+    if classified := _labelled_rows(path, rows):
+        return classified
     if series := _series(path, profiles):
         return series
     if len(profiles) < 2:
@@ -166,6 +173,15 @@ def _check_texts(table: Table, profiles: Sequence[Profile], rows: int) -> None:
             hint="Seqlab learns from sequences; if the numbers of a row follow each other in time, save them with "
             "NumPy: np.savez('rows.npz', values=array[:, :, None], labels=labels); seqlab train classify rows.npz",
         )
+
+
+def _labelled_rows(path: str, rows: int) -> tuple[str, ...] | None:
+    """A table with a label and numbers in each row, unless the rows themselves follow each other in time."""
+    found = find_labelled_rows(path)
+    if found is None or not (found.is_series or found.is_named):
+        return None
+    what = f"a series of {len(found.numbers)}" if found.is_series else f"{len(found.numbers)}"
+    return "classify", f"{rows:,} rows, each {what} numbers and a label"
 
 
 def _series(path: str, profiles: Sequence[Profile]) -> tuple[str, ...] | None:

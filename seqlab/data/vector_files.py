@@ -18,6 +18,7 @@ from jaxtyping import Float32, Integer, Shaped
 
 from seqlab.data.arrays import SavedArray, is_outside, open_member, open_saved, texts_of
 from seqlab.data.example import Example, Vectors
+from seqlab.data.labelled_rows import find_labelled_rows, read_labelled_rows
 from seqlab.data.lines import display_name, extension, numbered_lines
 from seqlab.data.tables import TABLES
 from seqlab.data.text_columns import Layout, read_two_columns
@@ -25,8 +26,9 @@ from seqlab.errors import DataError, UsageError, shorten
 
 _LAYOUT = Layout(names=("file", "label"), positions=(0, 1))
 _FORMATS = (
-    "frames come from a table (.tsv, .csv, .jsonl) of .npy files and labels, a directory with a labels.tsv or with "
-    "a sub-directory of .npy files for each label, or an .npz with values, lengths and labels."
+    "frames come from a table (.tsv, .csv, .jsonl) of .npy files and labels, or of a label and numbers in each row; a "
+    "directory with a labels.tsv or with a sub-directory of .npy files for each label; or an .npz with values, "
+    "lengths and labels."
 )
 Labelled = tuple[str, Vectors, tuple[str, ...]]  # location, frames, label or labels
 
@@ -77,6 +79,9 @@ def _labelled(path: str, target: str | None, layout: Layout, *, words: bool) -> 
         if not tables:
             return _in_folders(path, target)
         path = os.path.join(path, tables[0])
+    rows = None if words else find_labelled_rows(path, target)
+    if rows is not None:
+        return read_labelled_rows(path, rows)
     if extension(path) in TABLES:
         return _in_table(path, target, layout, words=words)
     if extension(path) == ".npz":

@@ -49,6 +49,10 @@ class Tagger(EncoderModel):
         super().__init__()
         self.encoder, self.head = encoder, head
 
+    @property
+    def label_bias(self) -> Float[Tensor, " K"]:
+        return self.head.output.bias
+
     def features(self, source: Padded) -> Vectors:
         return self.encoder(source).require_states().values
 

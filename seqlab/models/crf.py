@@ -41,6 +41,10 @@ class CRF(nn.Module):
     def learnt(self) -> list[nn.Parameter]:
         return [self.weight, self.bias, self.moves, self.first, self.last]
 
+    @property
+    def label_bias(self) -> Float[Tensor, " K"]:
+        return self.bias
+
     def emissions(self, source: Padded) -> Float[Tensor, "B T K"]:
         """Σ w over the features of each position."""
         ids = (source.values * source.real[..., None]).flatten(0, 1)

@@ -34,6 +34,7 @@ from seqlab.tasks.examples import (
     vectors_or_text,
 )
 from seqlab.tasks.hmm_fitting import check_hmm, hmm_learner, hmm_tagger
+from seqlab.tasks.outside import choose_outside
 from seqlab.tasks.settings import choose_tag
 from seqlab.tasks.subjects import label_subject
 from seqlab.tasks.tag_scores import label_report, number_report, starts
@@ -137,6 +138,12 @@ def by_word(bundle: Bundle, sentences: Sequence[Any], *, first_row: int = 0) -> 
     ]
 
 
+def _calibrate(bundle: Bundle, data: Examples) -> None:
+    """Choose how readily O is predicted, and then the temperature of the probabilities."""
+    choose_outside(bundle, data, by_word)
+    choose_temperature(bundle, data)
+
+
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples, target = data.all, bundle.codec.target
     answers = scoring.world.shared(
@@ -176,7 +183,7 @@ TAG = Task(
     baseline=lambda recipe: (
         "crf-tagger" if recipe.source.kind == "words" and recipe.target.kind not in NUMBERS else ""
     ),
-    calibrate=choose_temperature,
+    calibrate=_calibrate,
     subject=_subject,
     special_settings=("vectors", "numbers", "letters", "words"),
     check=_check,
