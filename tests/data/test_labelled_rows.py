@@ -5,11 +5,11 @@ import random
 
 import numpy as np
 import pytest
-from seqlab.data.vectors import read_vectors
 
 from seqlab.codecs.vectors import VectorSource
 from seqlab.data.labelled_rows import find_labelled_rows
 from seqlab.data.proposal import holds_vectors, propose
+from seqlab.data.vector_files import read_vectors
 from seqlab.errors import DataError
 from seqlab.padded import Measured
 
