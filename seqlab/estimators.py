@@ -1,11 +1,11 @@
-"""Classifiers and taggers as scikit-learn knows estimators, for its pipelines, searches and cross-validation.
+"""Classifiers and taggers as scikit-learn estimators, for its pipelines, searches and cross-validation.
 
 model = SeqlabClassifier("bilstm-classifier", settings=("train.epochs=3",)).fit(texts, labels)
 model.predict(["what a film"])
 cross_val_score(model, texts, labels)
 
-A fit is `seqlab.train` on a file of its own: the recipe holds out a part (`data.validation`) and keeps the weights that
-do best on it. scikit-learn is not needed to use them; what it alone asks for is answered when it asks.
+`fit` is `seqlab.train` on a temporary file: the recipe holds out a part (`data.validation`) and keeps the weights that
+are best on it. The estimators work without scikit-learn, which is imported only by methods that it calls itself.
 """
 
 import json
@@ -26,23 +26,23 @@ from seqlab.errors import DataError, nearest, shorten
 from seqlab.lab import Model, train
 from seqlab.recipe import Recipe
 
-Writer = Callable[
-    [Any, list[str]], str
-]  # a row and the names of its labels, as a file to train on holds them
+# writes a row and the names of its labels in the format of a training file
+Writer = Callable[[Any, list[str]], str]
 
 
 class InputError(DataError, ValueError):
-    """What X or y must not be; a ValueError as well, since that is what scikit-learn and its users look for."""
+    """An error in X or y; also a ValueError, which scikit-learn and its users expect."""
 
 
 @dataclass(eq=False)
 class _Estimator:
-    """What both have: parameters kept as they were given, and after `fit` a `model_`, which is a model like any other.
+    """The base of both estimators: parameters are stored unchanged, and `fit` sets `model_`, a Seqlab model.
 
-    `settings` are overrides like "train.steps=500"; `seed` is that of the weights and of what is held out.
+    `settings` are overrides such as "train.steps=500"; `seed` determines the weights and the held-out part.
     """
 
-    kind: ClassVar[str | None] = None  # as scikit-learn tells estimators apart
+    # the type of estimator for scikit-learn
+    kind: ClassVar[str | None] = None
     recipe: str | Recipe
     settings: Sequence[str] = ()
     seed: int = 0
@@ -50,8 +50,8 @@ class _Estimator:
     classes_: Shaped[np.ndarray, " K"] = field(init=False, repr=False)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What it was made with; nothing in it has parameters of its own, so that `deep` changes nothing."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        """Return the parameters of the constructor; no parameter is an estimator, so `deep` changes nothing."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.init}
 
     def set_params(self, **params: Any) -> "_Estimator":
         for name, value in params.items():
@@ -62,19 +62,16 @@ class _Estimator:
         return self
 
     def save(self, folder: str | Path) -> Model:
-        """The fitted model in a directory, for `seqlab.load`, `seqlab predict` and `seqlab serve`."""
+        """Save the fitted model in a directory, for `seqlab.load`, `seqlab predict` and `seqlab serve`."""
         save_bundle(self._fitted().bundle, Path(folder))
         return Model(self.model_.bundle, Path(folder))
 
     def _fit(
         self, task: str, rows: list[Any], labels: list[list[Any]], file: str, write: Writer
     ) -> None:
-        """Train on a file with these rows and the names of their labels, which `write` puts into words.
-
-        What `settings` ask for comes last.
-        """
+        """Write rows and labels to a file with `write`, and train on it; `settings` override other settings."""
         classes = _names([*chain.from_iterable(labels)])
-        names = [[classes[label] for label in each] for each in labels]
+        names = [[classes[label] for label in row_labels] for row_labels in labels]
         settings = [
             f"train.seed={self.seed}",
             "data.source=none",
@@ -105,34 +102,34 @@ class _Estimator:
             return self.model_
         message = f"this {type(self).__name__} is not fitted yet"
         try:
-            from sklearn.exceptions import NotFittedError  # which its own tools look for
+            # scikit-learn's own tools expect this error
+            from sklearn.exceptions import NotFittedError
         except ImportError:
             raise InputError(message, hint="fit it to X and y.") from None
         raise NotFittedError(message)
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks of an estimator: what kind it is, and what it takes."""
+        """Return the properties of the estimator that scikit-learn needs."""
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
-        named, takes = ClassifierTags() if self.kind else None, InputTags(string=True)
         return Tags(
             self.kind,
             target_tags=TargetTags(required=True),
-            classifier_tags=named,
-            input_tags=takes,
+            classifier_tags=ClassifierTags() if self.kind else None,
+            input_tags=InputTags(string=True),
         )
 
 
 @final
 @dataclass(eq=False)
 class SeqlabClassifier(_Estimator):
-    """A label for each text, or for each sequence of numbers or of vectors of features."""
+    """Predicts a label for each text, or for each sequence of numbers or feature vectors."""
 
     kind = "classifier"
     recipe: str | Recipe = "bilstm-classifier"
 
     def fit(self, X: Any, y: Any) -> "SeqlabClassifier":
-        """X are texts, or arrays of frames by features; y has a label for each."""
+        """Train on texts, or arrays of frames by features, and a label for each."""
         rows, labels = _sequences(X), _labels(y)
         if len(rows) != len(labels):
             raise InputError(
@@ -143,56 +140,60 @@ class SeqlabClassifier(_Estimator):
         return self
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " N"]:
-        """The likeliest label of each row, of the kind that y had."""
-        likeliest = self.predict_proba(X).argmax(1)
-        return self.classes_[likeliest]
+        """Return the most probable label of each row, with the type of the labels in y."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
 
     def predict_proba(self, X: Any) -> Float64[np.ndarray, "N K"]:
-        """The probability of each label for each row, in the order of `classes_`; 0 for one only seen held out."""
-        answers, names = self._fitted().predict(_sequences(X)), _names(self.classes_).values()
-        return np.array(
-            [
-                [answer.details["probabilities"].get(name, 0.0) for name in names]
-                for answer in answers
-            ]
-        )
+        """Return the probability of each label for each row, in the order of `classes_`.
+
+        A label that occurs only in the held-out part has the probability 0.
+        """
+        answers = self._fitted().predict(_sequences(X))
+        names = _names(self.classes_).values()
+        rows = []
+        for answer in answers:
+            probabilities = answer.details["probabilities"]
+            rows.append([probabilities.get(name, 0.0) for name in names])
+        return np.array(rows)
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of rows whose label is the right one."""
+        """Return the accuracy."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
 @final
 @dataclass(eq=False)
 class SeqlabTagger(_Estimator):
-    """A label for each word of a sentence, or for each frame of a sequence."""
+    """Predicts a label for each word of a sentence, or for each frame of a sequence."""
 
     recipe: str | Recipe = "bilstm-tagger"
 
     def fit(self, X: Any, y: Any) -> "SeqlabTagger":
-        """X are sentences, as lists of words or arrays of frames by features; y has a list of labels for each."""
-        rows, labels = _sequences(X, words=True), [list(each) for each in y]
+        """Train on sentences, as lists of words or arrays of frames by features, and a list of labels for each."""
+        rows = _sequences(X, words=True)
+        labels = [list(row_labels) for row_labels in y]
         if list(map(len, rows)) != list(map(len, labels)):
             raise InputError(
-                "X and y are not of the same lengths", hint="each word or frame needs one label."
+                "X and y have different lengths", hint="each word or frame needs one label."
             )
         self._fit("tag", rows, labels, "X.conll", _tagged)
         return self
 
     def predict(self, X: Any) -> list[list[Any]]:
-        """The likeliest label of each word or frame."""
+        """Return the most probable label of each word or frame."""
         answers = self._fitted().predict(_sequences(X, words=True))
         labels = {name: label for label, name in _names(self.classes_).items()}
         return [[labels[name] for name in answer.details["tags"]] for answer in answers]
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of words or frames whose label is the right one."""
+        """Return the accuracy over all words or frames."""
         pairs = zip(chain.from_iterable(self.predict(X)), chain.from_iterable(y), strict=True)
         return float(np.mean([predicted == label for predicted, label in pairs]))
 
 
 def _sequences(X: Any, *, words: bool = False) -> list[Any]:
-    """Texts, tuples of words, or arrays of frames by features, all of the same kind."""
+    """Convert X to texts, tuples of words, or arrays of frames by features, all of the same kind."""
     values = X if isinstance(X, list | tuple) else np.asarray(X)
     if isinstance(values, np.ndarray) and values.ndim == 0:
         message = (
@@ -206,11 +207,11 @@ def _sequences(X: Any, *, words: bool = False) -> list[Any]:
         return [tuple(map(str, row)) for row in rows]
     if not words and all(isinstance(row, str) for row in rows):
         return list(map(str, rows))
-    return [_frames(row, f"X[{place}]") for place, row in enumerate(rows)]
+    return [_frames(row, f"X[{index}]") for index, row in enumerate(rows)]
 
 
 def _frames(row: Any, where: str) -> Vectors:
-    """A sequence of numbers, or of vectors of numbers."""
+    """Convert a sequence of numbers or of vectors to an array of frames by features."""
     try:
         array = np.asarray(row)
         array = array.astype(np.float64) if array.dtype.kind == "O" else array
@@ -227,6 +228,7 @@ def _frames(row: Any, where: str) -> Vectors:
 
 
 def _labels(y: Any) -> list[Any]:
+    """Check the labels of a classifier and return them as a list."""
     if y is None:
         raise InputError(
             "fit requires y to be passed, but the target y is None",
@@ -235,21 +237,21 @@ def _labels(y: Any) -> list[Any]:
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise InputError(
-            f"y has the shape {labels.shape}", hint="it has one label for each row: y.ravel()."
+            f"y has the shape {labels.shape}", hint="give one label for each row: y.ravel()."
         )
     if labels.dtype.kind in "fc" and not (np.isfinite(labels) & (labels == np.round(labels))).all():
         raise InputError(
-            "y is continuous, NaN or inf where labels are needed", hint="this is no regression."
+            "y is continuous, NaN or inf, but labels are needed",
+            hint="this estimator does no regression.",
         )
     return labels.tolist()
 
 
 def _names(labels: Any) -> dict[Any, str]:
-    """What each label is called in the model, in the order of the labels."""
+    """Return the name of each distinct label in the model, in the order of the labels."""
+    same_type = len({*map(type, labels)}) == 1
     try:
-        classes = np.unique(
-            np.asarray(labels, dtype=None if len({*map(type, labels)}) == 1 else object)
-        ).tolist()
+        classes = np.unique(np.asarray(labels, dtype=None if same_type else object)).tolist()
     except TypeError as error:
         raise InputError(
             f"y mixes labels of several kinds: {error}", hint="make all of them strings."
@@ -257,22 +259,23 @@ def _names(labels: Any) -> dict[Any, str]:
     names = {label: str(label).strip() for label in classes}
     if len({*names.values()}) < len(names) or not all(names.values()):
         raise InputError(
-            "labels that are empty, or differ in their spaces alone",
-            hint="give each a name of its own.",
+            "some labels are empty, or differ only in spaces",
+            hint="give each label a name of its own.",
         )
     return names
 
 
 def _labelled(text: str, labels: list[str]) -> str:
-    """A line of JSON."""
+    """Write a text and its label as a line of JSON."""
     return json.dumps({"text": text, "label": labels[0]}) + "\n"
 
 
 def _tagged(words: tuple[str, ...], labels: list[str]) -> str:
-    """A sentence of CoNLL."""
+    """Write a sentence and its labels in CoNLL format."""
     for word in (*words, *labels):
         if word != word.strip() or not word or {*"\t\r\n"} & {*word}:
             raise InputError(
-                f"{shorten(word)} is no word", hint="no tabs, no line ends, no spaces around it."
+                f"{shorten(word)} is not a word",
+                hint="remove tabs, line ends, and spaces before and after it.",
             )
     return "".join(f"{word}\t{label}\n" for word, label in zip(words, labels, strict=True)) + "\n"

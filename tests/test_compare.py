@@ -1,4 +1,4 @@
-"""The ladder on generated words: what it measures, what it advises, what it does not do twice."""
+"""Comparing recipes on generated words: measurements, advice, and reuse of stored results."""
 
 import itertools
 import json
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from seqlab.cli.ladder import _minutes
-from seqlab.compare import Comparison, Rung, compare, find_recipe
-from seqlab.compare.comparison import front_of
+from seqlab.compare import Comparison, RecipeResult, compare, find_recipe
+from seqlab.compare.comparison import pareto_front
 from seqlab.errors import UsageError
 from seqlab.recipe import load_recipe, override, to_toml
 
@@ -60,7 +60,7 @@ def test_each_recipe_is_trained_and_measured(ladder):
         "bilstm-tagger, seed 2",
     ]
     assert (found.measure, found.more_is_better) == ("accuracy", True)
-    hmm, network = found.rungs
+    hmm, network = found.results
     assert hmm.score > hmm.baseline
     assert len(network.scores) == 2
     assert network.steps == 40
@@ -72,11 +72,12 @@ def test_each_recipe_is_trained_and_measured(ladder):
     assert json.loads(found.view().to_json())["advice"] == found.advice
     page = found.view().to_html()
     assert all(
-        said in page for said in ("answers a second", "±", "words.conll", "none is better for less")
+        said in page
+        for said in ("answers per second", "±", "words.conll", "none is better for less")
     )
 
 
-def test_what_is_there_is_not_trained_again_unless_something_else_is_asked(ladder, words):
+def test_a_stored_result_is_reused_until_the_request_changes(ladder, words):
     folder, found, _ = ladder
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")}
     options = {"out": folder, "seeds": 2, "threads": 1}
@@ -84,20 +85,20 @@ def test_what_is_there_is_not_trained_again_unless_something_else_is_asked(ladde
     assert again == found
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")} == before
     scored = compare("tag", [str(words)], RECIPES, settings=SMALL, test=[str(words)], **options)
-    assert scored.rungs[0].scores != found.rungs[0].scores
+    assert scored.results[0].scores != found.results[0].scores
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")} == before
     other = compare("tag", [str(words)], ["hmm"], settings=[*SMALL, "model.hmm.order=1"], **options)
-    assert other.rungs[0].parameters < found.rungs[0].parameters
+    assert other.results[0].parameters < found.results[0].parameters
 
 
-def test_a_recipe_that_cannot_be_trained_is_a_row_of_its_own(words, tmp_path):
+def test_a_recipe_that_fails_is_listed_with_its_error(words, tmp_path):
     found = compare("tag", [str(words)], ["hmm"], out=tmp_path, settings=["model.hmm.order=7"])
-    assert "model.hmm.order" in found.rungs[0].failed
+    assert "model.hmm.order" in found.results[0].failed
     assert found.advice == "no model was trained to its end."
     assert "hmm-tagger failed: " in found.view().to_html()
 
 
-def test_names_that_are_not_clear_are_refused(words, tmp_path):
+def test_ambiguous_names_are_refused(words, tmp_path):
     with pytest.raises(UsageError, match="no recipe 'nothing' for 'tag'") as wrong:
         compare("tag", [str(words)], ["nothing"], out=tmp_path)
     assert "hmm-tagger" in wrong.value.hint
@@ -106,10 +107,10 @@ def test_names_that_are_not_clear_are_refused(words, tmp_path):
     assert "transformer-tiny or" in wrong.value.hint or "or transformer-tiny" in wrong.value.hint
 
 
-def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
-    slow = Rung("slow", scores=(0.90, 0.92), baseline=0.5, seconds=100.0)
-    quick = Rung("quick", scores=(0.905, 0.905), baseline=0.5, seconds=10.0)
-    poor = Rung("poor", scores=(0.7, 0.7), baseline=0.5, seconds=1.0)
+def test_the_advice_is_the_cheapest_of_equally_good_recipes():
+    slow = RecipeResult("slow", scores=(0.90, 0.92), baseline=0.5, seconds=100.0)
+    quick = RecipeResult("quick", scores=(0.905, 0.905), baseline=0.5, seconds=10.0)
+    poor = RecipeResult("poor", scores=(0.7, 0.7), baseline=0.5, seconds=1.0)
     told = Comparison("classify", "accuracy", True, (slow, quick, poor)).advice
     assert told.startswith(
         "take quick: its accuracy of 90.5 % is as good as the best (slow, 91.0 %)"
@@ -129,31 +130,34 @@ def test_the_advice_is_the_cheapest_of_those_that_are_as_good():
         "lm",
         "loss",
         False,
-        (Rung("a", scores=(1.2,), baseline=1.4), Rung("b", scores=(1.9,), baseline=1.4)),
+        (
+            RecipeResult("a", scores=(1.2,), baseline=1.4),
+            RecipeResult("b", scores=(1.9,), baseline=1.4),
+        ),
     )
     assert losses.advice == "take a: its loss of 1.2 is the best."
     below = Comparison(
         "classify",
         "accuracy",
         True,
-        (Rung("a", scores=(0.4,), baseline=0.5, baseline_name="majority"),),
+        (RecipeResult("a", scores=(0.4,), baseline=0.5, baseline_name="majority"),),
     )
     assert below.advice.startswith(
         "take none: a is the best with 40.0 %, and the baseline (majority) has 50.0 %."
     )
     mixed = (
-        Rung("a", scores=(1.2,), tokens="characters"),
-        Rung("b", scores=(4.0,), tokens="words 10000"),
+        RecipeResult("a", scores=(1.2,), tokens="characters"),
+        RecipeResult("b", scores=(4.0,), tokens="words 10000"),
     )
     assert "cannot be compared" in Comparison("lm", "loss", False, mixed).advice
 
 
-def test_the_front_is_what_nothing_beats():
-    assert front_of(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.9, 0.5, 0.4, 0.7])) == [1, 3, 0]
-    assert front_of(np.array([1.0, 2.0]), np.array([0.9, 0.9])) == [0]
+def test_the_pareto_front():
+    assert pareto_front(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.9, 0.5, 0.4, 0.7])) == [1, 3, 0]
+    assert pareto_front(np.array([1.0, 2.0]), np.array([0.9, 0.9])) == [0]
 
 
-def test_a_cell_stands_in_the_recurrent_recipe_of_its_task():
+def test_a_cell_replaces_that_of_the_recurrent_recipe():
     gru, rnn, both = (
         find_recipe("tag", "gru"),
         find_recipe("translate", "rnn"),
@@ -176,21 +180,21 @@ def test_a_cell_stands_in_the_recurrent_recipe_of_its_task():
     assert find_recipe("classify", "transformer").name == "transformer-classifier"
 
 
-def test_a_recipe_of_the_users_own_is_known_by_its_file(words, tmp_path):
+def test_a_recipe_file_is_named_after_the_file(words, tmp_path):
     mine = override(load_recipe("hmm-tagger"), ["model.hmm.order=1"])
     (tmp_path / "mine.toml").write_text(to_toml(mine))
     found = compare(
         "tag", [str(words)], ["hmm", str(tmp_path / "mine.toml")], out=tmp_path / "ladder"
     )
-    theirs, own = found.rungs
+    theirs, own = found.results
     assert (theirs.recipe, own.recipe) == ("hmm-tagger", "mine")
     assert own.parameters < theirs.parameters
     (tmp_path / "mine.toml").write_text(to_toml(override(mine, ["model.hmm.order=2"])))
     again = compare("tag", [str(words)], [str(tmp_path / "mine.toml")], out=tmp_path / "ladder")
-    assert again.rungs[0].parameters == theirs.parameters
+    assert again.results[0].parameters == theirs.parameters
 
 
-def test_a_budget_is_a_time():
+def test_minutes_are_a_time_limit():
     assert (_minutes("90s"), _minutes("10m"), _minutes("1.5h"), _minutes("3")) == (
         1.5,
         10.0,
@@ -202,7 +206,7 @@ def test_a_budget_is_a_time():
             _minutes(wrong)
 
 
-def test_minutes_bound_each_training(words, tmp_path):
+def test_minutes_limit_each_training(words, tmp_path):
     found = compare(
         "tag",
         [str(words)],
@@ -212,11 +216,11 @@ def test_minutes_bound_each_training(words, tmp_path):
         minutes=0.02,
         threads=1,
     )
-    assert found.rungs[0].steps != 40
-    assert found.rungs[0].seconds <= 1.2
+    assert found.results[0].steps != 40
+    assert found.results[0].seconds <= 1.2
 
 
-def test_minutes_bound_what_climbs_too(tmp_path):
+def test_minutes_limit_em_too(tmp_path):
     """EM has no length of its own: without a bound it would go on for as many steps as its recipe allows."""
     text, series = tmp_path / "text.txt", tmp_path / "series.csv"
     text.write_text("the cat sees the dog and the dog sees the cat\n" * 300)
@@ -230,8 +234,8 @@ def test_minutes_bound_what_climbs_too(tmp_path):
     few = compare(
         "lm", [str(text)], ["hmm-lm"], out=tmp_path / "lm", settings=climbs, minutes=0.01, threads=1
     )
-    assert 2 <= few.rungs[0].steps < 5000
+    assert 2 <= few.results[0].steps < 5000
     few = compare(
         "forecast", [str(series)], ["lds"], out=tmp_path / "lds", minutes=0.001, threads=1
     )
-    assert few.rungs[0].steps < 10
+    assert few.results[0].steps < 10

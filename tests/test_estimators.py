@@ -1,4 +1,4 @@
-"""Estimators in the manner of scikit-learn, used as a person would; its own checks are in test_scikit_learn.py."""
+"""The scikit-learn estimators as a user calls them; the checks of scikit-learn itself are in test_scikit_learn.py."""
 
 import copy
 import json
@@ -39,7 +39,7 @@ def fitted():
     )
 
 
-def test_a_classifier_learns_texts_and_says_the_labels_it_was_given(fitted):
+def test_a_classifier_learns_texts_and_predicts_labels(fitted):
     texts, labels = reviews(60)
     assert fitted.classes_.tolist() == ["neg", "pos"]
     assert fitted.score(texts, labels) > 0.95
@@ -53,7 +53,7 @@ def test_a_classifier_learns_texts_and_says_the_labels_it_was_given(fitted):
     assert (fitted.classes_[p.argmax(1)] == fitted.predict(texts)).all()
 
 
-def test_it_is_the_model_that_the_same_training_makes(fitted, tmp_path):
+def test_it_equals_the_model_of_the_same_training(fitted, tmp_path):
     texts, labels = reviews()
     rows = (
         f'{{"text": {json.dumps(text)}, "label": "{label}"}}\n'
@@ -68,7 +68,7 @@ def test_it_is_the_model_that_the_same_training_makes(fitted, tmp_path):
     np.testing.assert_array_equal(fitted.predict_proba(texts)[:, 1], known)
 
 
-def test_a_fitted_one_can_be_saved_loaded_and_copied(fitted, tmp_path):
+def test_a_fitted_estimator_can_be_saved_loaded_and_copied(fitted, tmp_path):
     saved = fitted.save(tmp_path / "model")
     assert saved.info()["task"] == "classify"
     assert seqlab.load(tmp_path / "model").predict("great").output == fitted.predict(["great"])[0]
@@ -79,7 +79,7 @@ def test_a_fitted_one_can_be_saved_loaded_and_copied(fitted, tmp_path):
 @pytest.mark.parametrize(
     ("classes", "kind"), [([3, 10], "i"), ([False, True], "b"), ([0.0, 2.0], "f")]
 )
-def test_labels_come_back_as_the_kind_they_were(classes, kind):
+def test_predicted_labels_have_the_type_of_y(classes, kind):
     texts, labels = reviews(30)
     y = [classes[label == "pos"] for label in labels]
     model = SeqlabClassifier(settings=QUICK).fit(texts, y)
@@ -111,7 +111,7 @@ def test_a_label_with_one_example_is_not_held_out():
         assert (model.predict_proba(["great"])[:, 1] > 0).all()
 
 
-def test_parameters_go_in_and_come_out():
+def test_parameters_can_be_read_and_set():
     model = SeqlabClassifier("lstm-classifier", settings=QUICK, seed=3)
     assert model.get_params() == {"recipe": "lstm-classifier", "settings": QUICK, "seed": 3}
     assert model.set_params(seed=4) is model
@@ -169,12 +169,12 @@ def test_a_tagger_learns_words_and_frames():
         (["a", "b"], None, "requires y to be passed"),
     ],
 )
-def test_what_cannot_be_learnt_is_an_error_that_is_a_value_error(X, y, said):
+def test_invalid_input_is_a_value_error(X, y, said):
     with pytest.raises(ValueError, match=said):
         SeqlabClassifier(settings=QUICK).fit(X, y)
 
 
-def test_what_a_tagger_cannot_learn_is_told():
+def test_invalid_input_of_a_tagger_is_refused():
     for X, y, said in [
         ([["a", "b"]], [["X"]], "not of the same lengths"),
         ([["a\tb"]], [["X"]], "is no word"),
@@ -183,7 +183,7 @@ def test_what_a_tagger_cannot_learn_is_told():
             SeqlabTagger(settings=QUICK).fit(X, y)
 
 
-def test_a_recipe_for_something_else_is_refused():
+def test_a_recipe_of_another_task_is_refused():
     with pytest.raises(
         RecipeError, match="recipe 'seq2seq' is for 'translate', not for 'classify'"
     ):

@@ -89,7 +89,7 @@ def compare(
                 [LEGEND, *ranking.failures, ranking.advice, f"report: {folder / 'report.html'}"]
             )
         )
-    if not ranking.done:
+    if not ranking.successes:
         raise typer.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""The result of a comparison: a rung for each recipe, one table of them, pictures, and which to take."""
+"""The result of a comparison of recipes: scores and costs, a table, charts, and a recommendation."""
 
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
@@ -12,14 +12,15 @@ from seqlab.explain.plots import scatter
 from seqlab.explain.view import View
 from seqlab.metrics.scores import SHARES, count, duration, figure
 
-CLEARLY = 0.8  # what costs less than this share of another's cost is clearly cheaper
+# a cost below this share of another one is clearly lower
+CLEARLY_LOWER = 0.8
 HEADER = ("baseline", "weights", "time", "per s", "GB", "MB")
-LEGEND = "weights of the model; time of training; answers per s; GB of memory in training, at most; MB on disk"
+LEGEND = "weights of the model; time of training; answers per s; GB of peak memory in training; MB on disk"
 
 
 @dataclass(frozen=True)
-class Rung:
-    """One recipe: how good it is over the seeds, and what it costs."""
+class RecipeResult:
+    """The scores of one recipe over the seeds, and its costs."""
 
     recipe: str
     scores: tuple[float, ...] = ()
@@ -29,10 +30,10 @@ class Rung:
     steps: int = 0
     seconds: float = 0.0  # of training
     answers_per_second: float | None = None
-    memory: int = 0  # at most, in training
+    memory: int = 0  # peak memory of the training, in bytes
     bytes: int = 0  # of the bundle
-    tokens: str = ""  # what the loss is counted by
-    failed: str = ""
+    tokens: str = ""  # the tokens whose loss is measured
+    failed: str = ""  # the error message
 
     @property
     def score(self) -> float:
@@ -40,167 +41,190 @@ class Rung:
 
     @property
     def speed(self) -> float:
-        """Answers a second; 0 for models that are not asked."""
+        """Answers per second; 0 for models whose speed is not measured."""
         return self.answers_per_second or 0.0
 
     @property
     def spread(self) -> float:
-        """The deviation over seeds."""
+        """The standard deviation over seeds."""
         return stdev(self.scores) if len(self.scores) > 1 else 0.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rungs in the order they were asked for, and what follows."""
+    """The results of all recipes, in the order in which they were named, and what they show."""
 
     task: str
     measure: str
     more_is_better: bool
-    rungs: tuple[Rung, ...]
-    setup: str = ""  # on what, and for how long
+    results: tuple[RecipeResult, ...]
+    setup: str = ""  # the files, the training time and the number of seeds
 
     @property
-    def done(self) -> list[Rung]:
-        return [rung for rung in self.rungs if rung.scores]
+    def successes(self) -> list[RecipeResult]:
+        """The results of recipes whose training did not fail."""
+        return [result for result in self.results if result.scores]
+
+    @property
+    def failures(self) -> list[str]:
+        """The error messages of the other recipes."""
+        return [f"{r.recipe} failed: {r.failed}" for r in self.results if r.failed]
 
     @property
     def advice(self) -> str:
-        """The model to take: of those that none is clearly better than, the one that costs clearly less."""
-        if not self.done:
+        """Recommend a recipe: of those with about the best score, the one that costs clearly less."""
+        if not self.successes:
             return "no model was trained to its end."
-        if self.measure == "loss" and len({rung.tokens for rung in self.done}) > 1:
-            return "these models cut text into different tokens, so their losses cannot be compared: see each baseline."
-        best = max(self.done, key=self._worth)
-        if best.baseline is not None and not self._above_baseline(best):
+        if self.measure == "loss" and len({result.tokens for result in self.successes}) > 1:
+            return "these models have different tokens, so their losses cannot be compared: see each baseline."
+        best = max(self.successes, key=self._quality)
+        if best.baseline is not None and not self._beats_baseline(best):
             return (
                 f"take none: {best.recipe} is the best with {self._figure(best.score)}, and the baseline "
-                f"({best.baseline_name}) has {self._figure(best.baseline)}. Train longer, or use that simple thing."
+                f"({best.baseline_name}) has {self._figure(best.baseline)}. Train longer, or use the baseline."
             )
-        near = max(best.spread, 0.01 * abs(best.score))
+        margin = max(best.spread, 0.01 * abs(best.score))
         equals = [
-            rung
-            for rung in self.done
-            if self._worth(best) - self._worth(rung) <= near and self._above_baseline(rung)
+            result
+            for result in self.successes
+            if self._quality(best) - self._quality(result) <= margin
+            and self._beats_baseline(result)
         ]
-        quick = min(equals, key=lambda rung: rung.seconds)
-        swift = max(equals, key=lambda rung: rung.speed)
-        name, top = self.measure.replace("_", " "), self._figure(best.score)
-        if quick.seconds < CLEARLY * best.seconds:
-            chosen, why = quick, f"trains in {quick.seconds / best.seconds:.0%} of the time"
-        elif best.speed < CLEARLY * swift.speed:
-            chosen, why = swift, f"answers {swift.speed / (best.speed or 1.0):.2g} times as fast"
+        cheapest = min(equals, key=lambda result: result.seconds)
+        fastest = max(equals, key=lambda result: result.speed)
+        name = self.measure.replace("_", " ")
+        best_score = self._figure(best.score)
+        if cheapest.seconds < CLEARLY_LOWER * best.seconds:
+            chosen = cheapest
+            reason = f"trains in {cheapest.seconds / best.seconds:.0%} of the time"
+        elif best.speed < CLEARLY_LOWER * fastest.speed:
+            chosen = fastest
+            reason = f"answers {fastest.speed / (best.speed or 1.0):.2g} times as fast"
         else:
-            return f"take {best.recipe}: its {name} of {top} is the best."
-        equal = f"its {name} of {self._figure(chosen.score)} is as good as the best ({best.recipe}, {top})"
-        return f"take {chosen.recipe}: {equal}, and it {why}."
-
-    def _worth(self, rung: Rung) -> float:
-        return rung.score if self.more_is_better else -rung.score
-
-    def _above_baseline(self, rung: Rung) -> bool:
-        return rung.baseline is None or (
-            rung.score > rung.baseline if self.more_is_better else rung.score < rung.baseline
+            return f"take {best.recipe}: its {name} of {best_score} is the best."
+        score = self._figure(chosen.score)
+        return (
+            f"take {chosen.recipe}: its {name} of {score} is as good as the best "
+            f"({best.recipe}, {best_score}), and it {reason}."
         )
+
+    def _quality(self, result: RecipeResult) -> float:
+        return result.score if self.more_is_better else -result.score
+
+    def _beats_baseline(self, result: RecipeResult) -> bool:
+        if result.baseline is None:
+            return True
+        if self.more_is_better:
+            return result.score > result.baseline
+        return result.score < result.baseline
 
     def _figure(self, value: float) -> str:
         return figure(self.measure, value)
 
     def to_json(self) -> dict[str, Any]:
-        rungs = [asdict(rung) for rung in self.rungs]
-        for row, rung in zip(rungs, self.rungs, strict=True):
-            row |= {"score": rung.score, "spread": rung.spread} if rung.scores else {}
-        return {"task": self.task, "measure": self.measure, "rungs": rungs, "advice": self.advice}
+        rows = []
+        for result in self.results:
+            row = asdict(result)
+            if result.scores:
+                row |= {"score": result.score, "spread": result.spread}
+            rows.append(row)
+        return {"task": self.task, "measure": self.measure, "rungs": rows, "advice": self.advice}
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The header, and a row for each recipe."""
-        return ["recipe", self.measure.replace("_", " "), *HEADER], [
-            self._row(rung) for rung in self.rungs
-        ]
+        """Return the header, and a row for each recipe."""
+        header = ["recipe", self.measure.replace("_", " "), *HEADER]
+        return header, [self._row(result) for result in self.results]
 
-    def _row(self, rung: Rung) -> list[str]:
-        if not rung.scores:
-            return [rung.recipe, "failed", *[""] * len(HEADER)]
-        spread = f" ±{self._figure(rung.spread).removesuffix(' %')}" if len(rung.scores) > 1 else ""
+    def _row(self, result: RecipeResult) -> list[str]:
+        if not result.scores:
+            return [result.recipe, "failed", *[""] * len(HEADER)]
+        score = self._figure(result.score)
+        if len(result.scores) > 1:
+            score += f" ±{self._figure(result.spread).removesuffix(' %')}"
+        speed = ""
+        if result.answers_per_second is not None:
+            speed = f"{result.speed:,.{0 if result.speed >= 10 else 1}f}"
         return [
-            rung.recipe,
-            self._figure(rung.score) + spread,
-            "" if rung.baseline is None else self._figure(rung.baseline),
-            count(rung.parameters),
-            duration(rung.seconds),
-            ""
-            if rung.answers_per_second is None
-            else f"{rung.speed:,.{0 if rung.speed >= 10 else 1}f}",
-            f"{rung.memory / 1e9:.2f}",
-            f"{rung.bytes / 1e6:{'.2g' if rung.bytes < 1e6 else '.1f'}}",
+            result.recipe,
+            score,
+            "" if result.baseline is None else self._figure(result.baseline),
+            count(result.parameters),
+            duration(result.seconds),
+            speed,
+            f"{result.memory / 1e9:.2f}",
+            f"{result.bytes / 1e6:{'.2g' if result.bytes < 1e6 else '.1f'}}",
         ]
-
-    @property
-    def failures(self) -> list[str]:
-        return [f"{rung.recipe} failed: {rung.failed}" for rung in self.rungs if rung.failed]
 
     def view(self) -> View:
-        """The table, quality by recipe beside the baseline, and quality against what it costs."""
+        """Show the table, a chart of the scores, and charts of scores against costs."""
         header, rows = self.table()
-        pictures = [
-            table(
-                header, rows, title=f"{self.task}: {self.setup}. {LEGEND[0].upper()}{LEGEND[1:]}."
-            )
-        ]
-        pictures += [Canvas(1, 1, (), failure) for failure in self.failures] + (
-            self._drawn() if self.done else []
-        )
+        title = f"{self.task}: {self.setup}. {LEGEND[0].upper()}{LEGEND[1:]}."
+        figures = [table(header, rows, title=title)]
+        figures += [Canvas(1, 1, (), failure) for failure in self.failures]
+        if self.successes:
+            figures += [self._bars(), *self._scatter_plots()]
         lines = ["  ".join(cells) for cells in (header, *rows)] + self.failures
-        return View("compare", self.advice, self.to_json(), [*pictures, *lines])
+        return View("compare", self.advice, self.to_json(), [*figures, *lines])
 
-    def _drawn(self) -> list[Canvas]:
-        share = self.measure in SHARES
-        better = "more" if self.more_is_better else "less"
-        name = f"{self.measure.replace('_', ' ')}{', %' * share}: {better} is better"
-        recipes = [rung.recipe for rung in self.done]
-        scores = np.array([rung.score for rung in self.done])
+    def _bars(self) -> Canvas:
+        """Draw the scores of recipes and baselines as bars."""
         baselines = {
-            rung.baseline_name: rung.baseline for rung in self.done if rung.baseline is not None
+            result.baseline_name: result.baseline
+            for result in self.successes
+            if result.baseline is not None
         }
-        unit = 100 if share else 1
-        labels = [*(f"baseline: {baseline}" for baseline in baselines), *recipes]
-        pictures = [
-            Bars(
-                np.array([*baselines.values(), *scores]) * unit, labels, title=name, width=720
-            ).draw()
-        ]
-        minutes = np.array([rung.seconds / 60 for rung in self.done])
-        speeds = np.array([rung.answers_per_second or np.nan for rung in self.done])
+        labels = [f"baseline: {name}" for name in baselines]
+        labels += [result.recipe for result in self.successes]
+        scores = [*baselines.values(), *(result.score for result in self.successes)]
+        heights = np.array(scores) * self._unit
+        return Bars(heights, labels, title=self._score_title, width=720).draw()
+
+    def _scatter_plots(self) -> list[Canvas]:
+        """Draw the scores against training time and against speed."""
+        scores = np.array([result.score for result in self.successes])
+        minutes = np.array([result.seconds / 60 for result in self.successes])
+        speeds = np.array([result.answers_per_second or np.nan for result in self.successes])
+        figures = []
         for what, x_title, x, costs in (
             ("quality against time", "minutes of training", minutes, minutes),
-            ("quality against speed", "answers a second", speeds, -speeds),
+            ("quality against speed", "answers per second", speeds, -speeds),
         ):
             if not np.isfinite(x).all() or len(x) < 2:
                 continue
-            front = front_of(costs, scores if self.more_is_better else -scores)
+            front = pareto_front(costs, scores if self.more_is_better else -scores)
             kinds = [
                 "none is better for less" if k in front else "another is better for less"
                 for k in range(len(x))
             ]
-            title = f"{what}: the dashed line joins those that no other beats in both"
-            points, titles = np.stack([x, scores * unit], axis=1), (x_title, name)
-            pictures.append(
+            figures.append(
                 scatter(
-                    points,
-                    recipes,
+                    np.stack([x, scores * self._unit], axis=1),
+                    [result.recipe for result in self.successes],
                     kinds,
                     joined=front,
-                    title=title,
-                    titles=titles,
+                    title=f"{what}: the dashed line is the Pareto front",
+                    titles=(x_title, self._score_title),
                     size=(720, 380),
                 )
             )
-        return pictures
+        return figures
+
+    @property
+    def _unit(self) -> int:
+        """The factor that turns shares into percentages."""
+        return 100 if self.measure in SHARES else 1
+
+    @property
+    def _score_title(self) -> str:
+        percent = ", %" if self.measure in SHARES else ""
+        better = "more" if self.more_is_better else "less"
+        return f"{self.measure.replace('_', ' ')}{percent}: {better} is better"
 
 
-def front_of(costs: np.ndarray, worth: np.ndarray) -> list[int]:
-    """Those that nothing beats: by cost, each worth more than all that cost less (the front of Pareto)."""
+def pareto_front(costs: np.ndarray, quality: np.ndarray) -> list[int]:
+    """Return the Pareto front, ordered by cost: each member is better than all that cost less."""
     front: list[int] = []
-    for k in np.lexsort((-worth, costs)).tolist():
-        if not front or worth[k] > worth[front[-1]]:
+    for k in np.lexsort((-quality, costs)).tolist():
+        if not front or quality[k] > quality[front[-1]]:
             front.append(k)
     return front

@@ -1,7 +1,7 @@
-"""The ladder: several recipes on the same data, each with the same time or steps.
+"""Train several recipes on the same data, with the same time or steps, and measure their scores and costs.
 
-Every model is trained in a process of its own, so that its memory is its own, into a folder of its own, so that what is
-there already is not trained again.
+Every model is trained in a separate process, so that its memory can be measured, and in a separate folder, so that
+models that exist already are not trained again.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from seqlab.compare.comparison import Comparison, Rung
+from seqlab.compare.comparison import Comparison, RecipeResult
 from seqlab.errors import DataError, RunError, UsageError, nearest
 from seqlab.metrics.scores import duration
 from seqlab.model import RUN, Model, load
@@ -25,9 +25,10 @@ from seqlab.runs import is_scored
 from seqlab.tasks import task_named
 from seqlab.tasks.task import LOWER_IS_BETTER
 
-# each may stand in the recurrent recipe of a task, in one direction or, as "bi...", in both
+# cells that can replace the one of a task's recurrent recipe; "bi" before the name means both directions
 CELLS = ("rnn", "lstm", "gru")
-ANSWERED = 200  # inputs that tell how fast a model answers
+# inputs on which the speed of answering is measured
+SPEED_INPUTS = 200
 
 
 def compare(
@@ -44,140 +45,144 @@ def compare(
     threads: int | None = None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
-    """Train each recipe with each seed and score it on `test`, or on what all of them held out.
+    """Train each recipe with each seed and evaluate it on `test`, or on the held-out part, the same for all.
 
-    With `minutes`, each learns for so long; otherwise as its recipe or `settings` say.
+    With `minutes`, this is the time limit of each training; otherwise recipe and `settings` set its length.
     """
     chosen = [find_recipe(task, name) for name in recipes or task_named(task).ladder]
-    results: dict[str, list[dict[str, Any]]] = {}
+    runs: dict[str, list[dict[str, Any]]] = {}
     for name, recipe in {recipe.name: recipe for recipe in chosen}.items():
-        results[name] = []
+        runs[name] = []
         for seed in range(1, seeds + 1):
-            extra = [*settings, f"train.seed={seed}"]
-            extra += [] if minutes is None else [f"train.minutes={minutes}"]
-            words = [*data, *_options("--valid", valid), *_options("--set", extra)]
-            words += ["--threads", str(threads)] if threads else []
+            all_settings = [*settings, f"train.seed={seed}"]
+            if minutes is not None:
+                all_settings.append(f"train.minutes={minutes}")
+            arguments = [*data, *_options("--valid", valid), *_options("--set", all_settings)]
+            if threads:
+                arguments += ["--threads", str(threads)]
             announce(f"{name}, seed {seed}")
-            results[name].append(
-                _measured(task, recipe, out / f"{name}-{seed}", words, [*data, *valid], test)
-            )
-    measure, more = _judged(
-        task, [part["scores"] for parts in results.values() for part in parts if "scores" in part]
-    )
-    rungs = tuple(_rung(name, parts, measure, more) for name, parts in results.items())
-    return Comparison(
-        task, measure, more, rungs, _setup_of(data, [*test] or [*valid], minutes, seeds)
-    )
+            folder = out / f"{name}-{seed}"
+            runs[name].append(_measure(task, recipe, folder, arguments, [*data, *valid], test))
+    all_scores = [run["scores"] for part in runs.values() for run in part if "scores" in run]
+    measure, more = _main_score(task, all_scores)
+    results = tuple(_summarise(name, part, measure, more) for name, part in runs.items())
+    setup = _setup_of(data, [*test] or [*valid], minutes, seeds)
+    return Comparison(task, measure, more, results, setup)
 
 
 def _options(name: str, values: Sequence[str]) -> list[str]:
-    """The same option once for each value, as the command line takes it."""
+    """Repeat an option of the command line for each value."""
     return [word for value in values for word in (name, value)]
 
 
 def _setup_of(data: Sequence[str], scored: Sequence[str], minutes: float | None, seeds: int) -> str:
-    """On what, and for how long."""
-    trained, on = (" and ".join(Path(file).name for file in files) for files in (data, scored))
-    long = (
-        "as long as its recipe says"
-        if minutes is None
-        else f"{duration(60 * minutes)} of training each"
-    )
-    return f"{trained}, scored on {on or 'what was held out'}; {long}; {seeds} seed{'s' if seeds > 1 else ''}"
+    """Describe the files, the training time and the number of seeds."""
+    trained = " and ".join(Path(file).name for file in data)
+    evaluated = " and ".join(Path(file).name for file in scored) or "what was held out"
+    length = "as long as its recipe says"
+    if minutes is not None:
+        length = f"{duration(60 * minutes)} of training each"
+    return f"{trained}, scored on {evaluated}; {length}; {seeds} seed{'s' if seeds > 1 else ''}"
 
 
 def find_recipe(task: str, name: str) -> Recipe:
-    """A recipe by its name, by a file, by a cell, or by a part of its name."""
-    own = [each for each in recipe_names() if load_recipe(each).task == task]
+    """Find a recipe of a task by its name, a file, the name of a recurrent cell, or a part of its name."""
+    own = [recipe for recipe in recipe_names() if load_recipe(recipe).task == task]
     if name.endswith(".toml"):
         return load_recipe(name).model_copy(update={"name": Path(name).stem})
     if name in own:
         return load_recipe(name)
     base = task_named(task).recurrent_recipe
-    if (
-        name.removeprefix("bi") in CELLS
-        and base
-        and not any(each.startswith(f"{name}-") for each in own)
-    ):
+    has_recipe = any(recipe.startswith(f"{name}-") for recipe in own)
+    if name.removeprefix("bi") in CELLS and base and not has_recipe:
         return _with_cell(base, name)
-    near = [each for each in own if name in each.split("-")] or [
-        each for each in own if each.startswith(name)
-    ]
-    for names in ([each for each in near if each in task_named(task).ladder], near):
-        if len(names) == 1:
-            return load_recipe(names[0])
+    near = [recipe for recipe in own if name in recipe.split("-")]
+    if not near:
+        near = [recipe for recipe in own if recipe.startswith(name)]
+    in_ladder = [recipe for recipe in near if recipe in task_named(task).ladder]
+    for matches in (in_ladder, near):
+        if len(matches) == 1:
+            return load_recipe(matches[0])
     hint = f"it may be {' or '.join(near)}." if near else nearest(name, own)
     raise UsageError(f"there is no recipe '{name}' for '{task}'", hint=hint)
 
 
 def _with_cell(base: str, name: str) -> Recipe:
-    """A recurrent recipe with another cell: "gru" for tagging is `gru-tagger`."""
-    recipe, cell = load_recipe(base), name.removeprefix("bi")
+    """Return a recurrent recipe with another cell: "gru" for tagging is `gru-tagger`."""
+    recipe = load_recipe(base)
+    cell = name.removeprefix("bi")
     settings = [f"model.encoder.kind={cell}"]
     if recipe.model.decoder is not None:
-        settings.append(
-            f"model.decoder.kind={cell}"
-        )  # its encoder reads in both directions, as it did
+        # the encoder of an encoder-decoder stays bidirectional
+        settings.append(f"model.decoder.kind={cell}")
     else:
-        settings.append(
-            f"model.encoder.bidirectional={'true' if name.startswith('bi') else 'false'}"
-        )
+        bidirectional = "true" if name.startswith("bi") else "false"
+        settings.append(f"model.encoder.bidirectional={bidirectional}")
     return override(recipe, settings).model_copy(
         update={"name": f"{name}-{base.rpartition('-')[2]}"}
     )
 
 
-def _measured(
+def _measure(
     task: str,
     recipe: Recipe,
     folder: Path,
-    words: list[str],
+    arguments: list[str],
     files: Sequence[str],
     test: Sequence[str],
 ) -> dict[str, Any]:
-    """What one model costs and is worth; trained and measured once, then read from its folder."""
-    kept, written = folder.with_name(f"{folder.name}.json"), folder.with_name(f"{recipe.name}.toml")
+    """Train, evaluate and time one model, and store the result; if it is stored already, only read it."""
+    stored = folder.with_name(f"{folder.name}.json")
     request: dict[str, Any] = {
         "recipe": to_toml(recipe),
-        "words": words,
-        "files": [_state(file) for file in files],
+        "words": arguments,
+        "files": [_file_state(file) for file in files],
     }
-    scored = {"test": list(test), "files": [_state(file) for file in test]}
-    old = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
+    scored = {"test": list(test), "files": [_file_state(file) for file in test]}
+    old = json.loads(stored.read_text("utf-8")) if stored.is_file() else {}
     same = old.get("asked") == request
     if same and "scores" in old and old.get("scored") == scored:
         return old
     folder.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"asked": request}), "utf-8")
-    written.write_text(request["recipe"], "utf-8")
+    stored.write_text(json.dumps({"asked": request}), "utf-8")
     if not (same and is_scored(folder)):
-        resume = same and (folder / RUN / "last.safetensors").exists()
-        start = ["--resume"] if resume else [task, *words, "--recipe", str(written), "--overwrite"]
-        command = [sys.executable, "-m", "seqlab", "train", *start, "--out", str(folder), "--quiet"]
-        code, stderr = _run(command)
-        if code:
-            failed = _sentence(stderr)
-            if failed.startswith(tuple(files)):  # every recipe would say so
-                raise DataError(
-                    failed,
-                    hint=f"`seqlab data look {task} {' '.join(words[:1])}` reads it as training does.",
-                )
-            return {"failed": failed}
+        error = _train(task, recipe, folder, arguments, resume=same)
+        if error.startswith(tuple(files)):
+            # a mistake in the data would stop every recipe
+            raise DataError(
+                error,
+                hint=f"`seqlab data look {task} {' '.join(arguments[:1])}` reads it as training does.",
+            )
+        if error:
+            return {"failed": error}
     model = load(folder)
-    scores = (
-        model.evaluate(*test).to_json() if test or recipe.data.test else model.metrics["validation"]
-    )
+    scores = model.metrics["validation"]
+    if test or recipe.data.test:
+        scores = model.evaluate(*test).to_json()
     facts = model.info() | {"answers_per_second": _speed(model), "tokens": _tokens(model)}
     facts.pop("path")
     measured = {"asked": request, "scored": scored, "scores": scores, "facts": facts}
-    kept.write_text(json.dumps(measured, indent=2), "utf-8")
+    stored.write_text(json.dumps(measured, indent=2), "utf-8")
     return measured
+
+
+def _train(task: str, recipe: Recipe, folder: Path, arguments: list[str], *, resume: bool) -> str:
+    """Train a recipe in a process of its own, or resume its run; return the error message if it fails."""
+    recipe_file = folder.with_name(f"{recipe.name}.toml")
+    recipe_file.write_text(to_toml(recipe), "utf-8")
+    if resume and (folder / RUN / "last.safetensors").exists():
+        start = ["--resume"]
+    else:
+        start = [task, *arguments, "--recipe", str(recipe_file), "--overwrite"]
+    command = [sys.executable, "-m", "seqlab", "train", *start, "--out", str(folder), "--quiet"]
+    code, stderr = _run(command)
+    return _error_message(stderr) if code else ""
 
 
 def _run(command: list[str]) -> tuple[int, str]:
     """Run a training and return its exit code and stderr. If this process is interrupted, the training saves and stops.
 
-    It has a session of its own, because a second signal, from the terminal, would end it before it has saved.
+    The training has its own session: otherwise it would also get the signal of the terminal, and not save.
     """
     streams: dict[str, Any] = {
         "stdin": subprocess.DEVNULL,
@@ -194,70 +199,74 @@ def _run(command: list[str]) -> tuple[int, str]:
     return process.returncode, stderr
 
 
-def _state(file: str) -> list[int]:
-    """Its size and the time of its last change: another file of the same name is another question."""
+def _file_state(file: str) -> list[int]:
+    """Return the size and the modification time of a file, to notice that it was replaced."""
     if not Path(file).exists():
-        return []  # the training will say so
+        # the error message comes from the training
+        return []
     status = Path(file).stat()
     return [status.st_size, status.st_mtime_ns]
 
 
 def _tokens(model: Model) -> str:
-    """What the loss is counted by."""
+    """Describe the tokens of a model, because losses per token are comparable only for the same tokens."""
     part = model.recipe.target if model.bundle.codec.writes else model.recipe.source
-    return f"{part.kind} {part.size if part.kind in ('bpe', 'words') else ''}".strip()
+    return f"{part.kind} {part.size}" if part.kind in ("bpe", "words") else part.kind
 
 
-def _sentence(stderr: str) -> str:
+def _error_message(stderr: str) -> str:
+    """Return the last error message of a training."""
     messages = [
         line.removeprefix("error: ") for line in stderr.splitlines() if line.startswith("error: ")
     ]
     if not messages:
         raise RunError(
-            "a training ended without a word", hint=stderr[-500:] or "run it by itself to see more."
+            "a training failed without an error message",
+            hint=stderr[-500:] or "run it by itself to see more.",
         )
     return messages[-1]
 
 
 def _speed(model: Model) -> float | None:
-    """Answers in a second, asked together, on what was held out; None for models that are not asked."""
+    """Return answers per second on held-out inputs, answered together; None for models without answers."""
     try:
-        count, work = model.data().prediction_work(model.task, model.bundle, ANSWERED)
-    except UsageError:  # nothing was held out, or it answers nothing by itself
+        count, work = model.data().prediction_work(model.task, model.bundle, SPEED_INPUTS)
+    except UsageError:
+        # nothing was held out, or the model has no answers of its own
         return None
     if not count:
         return None
-    began = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return count / (time.perf_counter() - began)
+    return count / (time.perf_counter() - start)
 
 
-def _judged(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
-    """The first measure of the task that all models have, and whether more of it is better; else their loss."""
+def _main_score(task: str, scores: Sequence[dict[str, Any]]) -> tuple[str, bool]:
+    """Return the first score of the task that all models have, or the loss, and whether higher is better."""
     for name in task_named(task).judged_by:
-        if scores and all(isinstance(each.get(name), float) for each in scores):
+        if scores and all(isinstance(table.get(name), float) for table in scores):
             return name, name not in LOWER_IS_BETTER
     return "loss", False
 
 
-def _rung(name: str, parts: Sequence[dict[str, Any]], measure: str, more: bool) -> Rung:
-    scores, facts = (
-        [part[key] for part in parts if "scores" in part] for key in ("scores", "facts")
-    )
+def _summarise(name: str, runs: Sequence[dict[str, Any]], measure: str, more: bool) -> RecipeResult:
+    """Summarise the runs of one recipe with all seeds."""
+    scores = [run["scores"] for run in runs if "scores" in run]
+    facts = [run["facts"] for run in runs if "scores" in run]
     if not scores:
-        return Rung(name, failed=parts[0]["failed"])
+        return RecipeResult(name, failed=runs[0]["failed"])
     baselines = [
-        (each[measure], name)
-        for name, each in scores[0].get("baselines", {}).items()
-        if measure in each
+        (table[measure], baseline)
+        for baseline, table in scores[0].get("baselines", {}).items()
+        if measure in table
     ]
     best = (max if more else min)(baselines, key=itemgetter(0), default=(None, ""))
     speeds = [
         fact["answers_per_second"] for fact in facts if fact["answers_per_second"] is not None
     ]
-    return Rung(
+    return RecipeResult(
         name,
-        scores=tuple(each[measure] for each in scores),
+        scores=tuple(table[measure] for table in scores),
         baseline=best[0],
         baseline_name=best[1],
         parameters=facts[0]["parameters"],
