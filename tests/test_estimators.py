@@ -151,7 +151,7 @@ def test_a_tagger_learns_words_and_frames():
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "said"),
+    ("X", "y", "message"),
     [
         ("one text", ["a"], "X is one builtins.str, not a list of texts"),
         ([], [], "X is empty"),
@@ -159,7 +159,7 @@ def test_a_tagger_learns_words_and_frames():
         (["a", "b"], [["x"], ["y"]], r"y has the shape \(2, 1\)"),
         (["a", "b"], [0.5, 1.0], "y is continuous"),
         (["a", "b"], [1, None], "y mixes labels of several kinds"),
-        (["a", "b"], ["x", " x"], "differ in their spaces alone"),
+        (["a", "b"], ["x", " x"], "differ only in spaces"),
         (["a", 3.0], ["x", "y"], r"X\[0\] is neither a text nor a sequence of numbers: it is 'a'"),
         (
             [[1.0, np.nan], [2.0, 3.0]],
@@ -169,17 +169,17 @@ def test_a_tagger_learns_words_and_frames():
         (["a", "b"], None, "requires y to be passed"),
     ],
 )
-def test_invalid_input_is_a_value_error(X, y, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_input_is_a_value_error(X, y, message):
+    with pytest.raises(ValueError, match=message):
         SeqlabClassifier(settings=QUICK).fit(X, y)
 
 
 def test_invalid_input_of_a_tagger_is_refused():
-    for X, y, said in [
-        ([["a", "b"]], [["X"]], "not of the same lengths"),
-        ([["a\tb"]], [["X"]], "is no word"),
+    for X, y, message in [
+        ([["a", "b"]], [["X"]], "have different lengths"),
+        ([["a\tb"]], [["X"]], "is not a word"),
     ]:
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             SeqlabTagger(settings=QUICK).fit(X, y)
 
 

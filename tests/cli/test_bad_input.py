@@ -144,7 +144,7 @@ class TestRecipes:
             (
                 ["-r", "mine.toml"],
                 "mine.toml: there is no such recipe file",
-                "give a path that exists",
+                "give the path of a file",
             ),
         ],
     )
