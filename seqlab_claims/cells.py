@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from seqlab.equations.recurrent import gru_step, lstm_step
-from seqlab.explain.cells import followers, marks, states
+from seqlab.explain.cells import marks, states
 from seqlab.explain.saliency import saliency
 from seqlab.layers.recurrence import Recurrence
 from seqlab.model import Model
@@ -245,9 +245,9 @@ def readable(at: Settings) -> Finding:
             (states(each.trace(), list(each.written)), marks(list(each.written), None)[what])
             for each in subjects
         ]
-        best = followers(traces[0][0], {what: traces[0][1]}, most=1)[0]
+        best = best_units(traces[0][0], {what: traces[0][1]}, most=1)[0]
         unit = {best.layer: traces[1][0][best.layer][:, best.unit : best.unit + 1]}
-        score = followers(unit, {what: traces[1][1]})[0].score
+        score = best_units(unit, {what: traces[1][1]})[0].score
         return abs(score - 0.5) * 2 if what == "quotes" else abs(score)
 
     whats = ("quotes", "place in line")

@@ -1,7 +1,7 @@
-"""How a number inside a model was made: torch's operations, noted while the model runs and read backwards.
+"""How a number inside a model was computed: torch's operations are recorded in a run and traced backwards.
 
-So the account of a number is the computation itself, back to the stages and weights nearest to it. Where an operation
-only moves numbers, it is done once more to their places, which tells where each of them came from.
+The account of a number is therefore the computation itself, back to the nearest named stages and weights. An operation
+that only moves numbers, such as a transpose, is repeated on their indices, which shows where each number came from.
 """
 
 import math
@@ -25,25 +25,21 @@ Cell = tuple[int, ...]
 Operation = Callable[..., Any]
 ALL = slice(None)
 Row = tuple[int | slice, ...]  # one of its parts is ALL
-SAME = (
-    "to",
-    "float",
-    "double",
-    "clone",
-    "contiguous",
-)  # operations that leave each number where it is
+# operations that leave each number at its index
+IDENTITIES = ("to", "float", "double", "clone", "contiguous")
+# operations that move numbers without changing them
 MOVES = re.compile(
     "__get__|__getitem__|cat|chunk|expand|expand_as|flatten|flip|masked_fill|permute|repeat_interleave|reshape|select|"
     "split|squeeze|stack|transpose|unbind|unflatten|unsqueeze|view|where"
 )
 SIGNS = {"add": "+", "sub": "−", "rsub": "−", "mul": "×", "div": "/"}
 FUNCTIONS = {"sigmoid": "σ", "tanh": "tanh", "relu": "relu", "gelu": "gelu"}
-LETTERS = {"weight": "W", "bias": "b"}  # of weights without a name of their own
+LETTERS = {"weight": "W", "bias": "b"}  # in formulas, of parameters that torch names like this
 
 
 @dataclass(frozen=True)
 class Product:
-    """A sum of products, a·b, with the names of both sides."""
+    """A dot product a·b, with the names of both vectors."""
 
     what: str
     left: str
@@ -55,7 +51,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Term:
-    """A number as a formula, and as the same formula with numbers in the places of names."""
+    """A number with its formula, and the same formula with numbers in place of the names."""
 
     formula: str
     filled: str
@@ -64,24 +60,25 @@ class Term:
 
 
 class Tape(TorchFunctionMode):
-    """One run of a model on its subject: what its taps passed, and the operation that made each tensor."""
+    """One run of a model on its subject: the values at its taps, and the operation that made each tensor."""
 
     def __init__(self, subject: Subject) -> None:
         super().__init__()
         self.model = subject.bundle.model
         self.trace = Trace(subject.sides)
-        self.made: dict[int, tuple[Operation, tuple[Any, ...], dict[str, Any], int]] = {}
-        self.kept: list[Tensor] = []  # an id is that of one tensor as long as this is there
+        self.operations: dict[int, tuple[Operation, tuple[Any, ...], dict[str, Any], int]] = {}
+        # references to all tensors, since Python reuses the id of a tensor that was freed
+        self.tensors: list[Tensor] = []
         self.stages: dict[int, str] = {}
         self.weights: dict[int, str] = {}
         for name, weight in (*self.model.named_parameters(), *self.model.named_buffers()):
             leaf = name.rpartition(".")[2]
             self.weights[id(weight)] = LETTERS.get(leaf, leaf)
-        # with gradients, for without them some operations overwrite what they read
-        with torch.enable_grad(), self, listening(self._keep):
+        # with gradients, because without them some operations overwrite their inputs
+        with torch.enable_grad(), self, listening(self._record):
             subject.logits()
 
-    def _keep(self, name: str, value: Tensor) -> Tensor:
+    def _record(self, name: str, value: Tensor) -> Tensor:
         self.trace.parts.setdefault(name, []).append(value)
         self.stages.setdefault(id(value), name.rpartition(".")[2])
         return value
@@ -90,19 +87,20 @@ class Tape(TorchFunctionMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        for place, part in enumerate(result if isinstance(result, tuple) else (result,)):
-            if isinstance(part, Tensor) and id(part) not in self.made:
-                self.made[id(part)] = (function, args, kwargs or {}, place)
-                self.kept.append(part)
+        outputs = result if isinstance(result, tuple) else (result,)
+        for position, output in enumerate(outputs):
+            if isinstance(output, Tensor) and id(output) not in self.operations:
+                self.operations[id(output)] = (function, args, kwargs or {}, position)
+                self.tensors.append(output)
         return result
 
     def stage(self, name: str) -> Tensor:
-        """A stage, all its steps side by side."""
+        """Return the values of a stage, with all its time steps in one tensor."""
         with self:
             return self.trace[name]
 
     def name(self, tensor: Tensor, cell: Cell) -> str:
-        """The name of a number's stage or weight, of a sinusoid its formula (E54); empty where it has none."""
+        """Return the name of a number's stage or weight, or the formula of a sinusoid (E54); '' if it has no name."""
         name = self.stages.get(id(tensor)) or self.weights.get(id(tensor), "")
         if name != "waves":
             return name
@@ -110,72 +108,73 @@ class Tape(TorchFunctionMode):
         return f"{'cos' if c % 2 else 'sin'}({t} / 10000^({c - c % 2}/{tensor.shape[1]}))"
 
     def source(self, tensor: Tensor, cell: Cell) -> tuple[Tensor, Cell]:
-        """Where a number stood before it was only moved: in a stage, in a weight, or in what an operation made."""
+        """Trace a number back through moves to a stage, a weight, or the result of a computation."""
         while not self.name(tensor, cell) and (origin := self.origin(tensor, cell)) is not None:
             tensor, cell = origin
         return tensor, cell
 
     def origin(self, tensor: Tensor, cell: Cell) -> tuple[Tensor, Cell] | None:
-        """Where a number stood before the operation that made its tensor, if that only moved it."""
-        function, args, kwargs, place = self.made.get(id(tensor), (str, (), {}, 0))
-        if function.__name__ in SAME:
+        """Return where a number was before the last operation, or None if that operation computed it."""
+        function, args, kwargs, output = self.operations.get(id(tensor), (str, (), {}, 0))
+        if function.__name__ in IDENTITIES:
             return args[0], cell
         if not MOVES.fullmatch(function.__name__):
             return None
         sources: list[tuple[int, Tensor]] = []
-        count = 1  # 0 is for what an operation fills in
+        count = 1  # 0 stands for constants that an operation fills in
 
-        def places(part: Any) -> Any:
-            """The places of the numbers in a tensor, all tensors counted together."""
+        def as_indices(part: Any) -> Any:
+            """Replace each number of the arguments by its index, counted over all tensors together."""
             nonlocal count
             if isinstance(part, list | tuple):
-                return type(part)(map(places, part))
+                return type(part)(map(as_indices, part))
             if isinstance(part, Tensor) and part.is_floating_point():
                 sources.append((count, part))
                 count += part.numel()
                 return torch.arange(count - part.numel(), count).view(part.shape)
             return 0 if isinstance(part, float) else part
 
-        moved = function(*places(args), **kwargs)
-        origin = int((moved[place] if isinstance(moved, tuple) else moved)[cell])
+        moved = function(*as_indices(args), **kwargs)
+        indices = moved[output] if isinstance(moved, tuple) else moved
+        origin = int(indices[cell])
         for first, part in reversed(sources):
             if first <= origin:
-                return part, _unravelled(origin - first, part)
+                return part, _cell_at(origin - first, part)
         return None
 
 
 class Arithmetic:
-    """The account of one number: its formula, the lines that lead to it, and the products in it."""
+    """The account of one number: its formula, the lines that lead to it, and the dot products in it."""
 
     def __init__(self, tape: Tape, tensor: Tensor, cell: Cell) -> None:
         self.tape = tape
         self.lines: list[str] = []
         self.products: list[Product] = []
-        self.result = self._made(*tape.source(tensor, cell))
+        self.result = self._derive(*tape.source(tensor, cell))
         self._write(self.result)
 
     def _write(self, term: Term) -> None:
-        """A line for what a formula comes to, unless it is a number alone."""
+        """Add a line with a formula and its value, unless the formula is just that number."""
         if term.filled != number(term.value):
             self.lines.append(f"{term.filled} = {number(term.value)}")
 
     def _term(self, part: Any, cell: Cell) -> Term:
-        """A number by the name of its stage or weight, or without one by what made it."""
+        """Return a number as the name of its stage or weight; if it has no name, as its formula."""
         if not isinstance(part, Tensor):
             return Term(number(part), number(part), float(part))
         tensor, cell = self.tape.source(part, cell)
         if name := self.tape.name(tensor, cell):
             return Term(name, number(value := tensor[cell].item()), value)
-        return self._made(tensor, cell)
+        return self._derive(tensor, cell)
 
-    def _made(self, tensor: Tensor, cell: Cell) -> Term:
-        """A number by what made it; alone where that is not known."""
+    def _derive(self, tensor: Tensor, cell: Cell) -> Term:
+        """Return a number as the formula of the operation that made it; a bare number if unknown."""
         if (origin := self.tape.origin(tensor, cell)) is not None:
             return self._term(*origin)
-        function, args, options, _ = self.tape.made.get(id(tensor), (str, (), {}, 0))
+        function, args, options, _ = self.tape.operations.get(id(tensor), (str, (), {}, 0))
         name = function.__name__.strip("_")
         if name in SIGNS or name in FUNCTIONS:
-            return self._combined(name, function, args[:2], tensor, cell)
+            return self._elementwise(name, function, args[:2], tensor, cell)
         if name == "linear":
             x, weight, bias = args
             dot = self._dot(weight, (cell[-1], ALL), x, (*cell[:-1], ALL))
@@ -192,16 +191,17 @@ class Arithmetic:
             return self._norm(args[0], options, cell)
         return self._term(tensor[cell].item(), ())
 
-    def _combined(
-        self, name: str, function: Operation, parts: tuple[Any, ...], like: Tensor, cell: Cell
+    def _elementwise(
+        self, name: str, function: Operation, operands: tuple[Any, ...], like: Tensor, cell: Cell
     ) -> Term:
-        """What an operation makes number by number; a sum within a product or a quotient stands in brackets."""
-        sides = [self._term(part, _place(part, like, cell)) for part in parts]
+        """Return an elementwise operation as a formula; a sum inside a product or a quotient gets brackets."""
+        sides = [self._term(operand, _operand_cell(operand, like, cell)) for operand in operands]
         value = function(*(torch.tensor(side.value, dtype=torch.float64) for side in sides)).item()
         if name in FUNCTIONS:
-            (inner,), name = sides, FUNCTIONS[name]
+            (inner,) = sides
+            symbol = FUNCTIONS[name]
             self._write(inner)
-            return Term(f"{name}({inner.formula})", f"{name}({number(inner.value)})", value)
+            return Term(f"{symbol}({inner.formula})", f"{symbol}({number(inner.value)})", value)
         if name == "add":
             return _sum(*sides)
         sides = sides[::-1] if name == "rsub" else sides
@@ -212,31 +212,37 @@ class Arithmetic:
         return Term(formula, filled, value, is_sum=name in ("sub", "rsub"))
 
     def _dot(self, left: Tensor, row: Row, right: Tensor, column: Row) -> Term:
-        (one, one_at), (other, other_at) = self._name(left, row), self._name(right, column)
-        a, b = (each.detach().double().numpy() for each in (left[row], right[column]))
-        what, total = f"{one}·{other}", float(np.dot(a, b))
-        self.products.append(Product(what, one + one_at, other + other_at, a, b, total))
+        left_name, left_position = self._name(left, row)
+        right_name, right_position = self._name(right, column)
+        a = left[row].detach().double().numpy()
+        b = right[column].detach().double().numpy()
+        what = f"{left_name}·{right_name}"
+        total = float(np.dot(a, b))
+        names = (left_name + left_position, right_name + right_position)
+        self.products.append(Product(what, *names, a, b, total))
         return Term(what, number(total), total)
 
     def _name(self, tensor: Tensor, row: Row) -> tuple[str, str]:
-        """What a row of numbers is called, and where it stands if that is in one place; two rows may be joined."""
+        """Return the name of a row of numbers and its position; both names if two rows were concatenated."""
         names: dict[str, str] = {}
         for end in (0, tensor.shape[row.index(ALL) - len(row)] - 1):
-            place = tuple(end if isinstance(part, slice) else part for part in row)
-            source, at = self.tape.source(tensor, place)
+            cell = tuple(end if isinstance(part, slice) else part for part in row)
+            source, at = self.tape.source(tensor, cell)
             name = self.tape.name(source, at) or Arithmetic(self.tape, source, at).result.formula
             if id(source) in self.tape.weights:
-                where = f", row {at[0]}" if source.dim() > 1 else ""
+                position = f", row {at[0]}" if source.dim() > 1 else ""
             else:
-                where = f" at {at[-2] + 1}" if source.dim() > 2 else ""
-            names[name] = where if names.get(name, where) == where else ""
+                position = f" at {at[-2] + 1}" if source.dim() > 2 else ""
+            names[name] = position if names.get(name, position) == position else ""
         return names.popitem() if len(names) == 1 else (f"[{'; '.join(names)}]", "")
 
     def _softmax(self, scores: Tensor, cell: Cell) -> Term:
-        """exp(score) / Σ exp(scores), over the positions that are visible."""
-        name, row = self._term(scores, cell).formula, scores[cell[:-1]].detach().double()
+        """exp(score) / Σ exp(scores), over the positions that are not masked."""
+        name = self._term(scores, cell).formula
+        row = scores[cell[:-1]].detach().double()
         visible = row.isfinite()
-        total, score = float(row[visible].exp().sum()), float(row[cell[-1]])
+        total = float(row[visible].exp().sum())
+        score = float(row[cell[-1]])
         power = math.exp(score)
         self._write(Term("", f"exp({number(score)})", power))
         self._write(Term("", f"Σ exp over {int(visible.sum())} positions", total))
@@ -245,9 +251,11 @@ class Arithmetic:
 
     def _norm(self, x: Tensor, options: dict[str, Any], cell: Cell) -> Term:
         """gain × (x − mean) / deviation + bias, over the features of a position."""
-        row, here = x[cell[:-1]].detach().double(), self._term(x, cell)
+        row = x[cell[:-1]].detach().double()
+        here = self._term(x, cell)
         gain, bias = (options[name][cell[-1]].item() for name in ("weight", "bias"))
-        mean, deviation = float(row.mean()), math.sqrt(row.var(unbiased=False) + options["eps"])
+        mean = float(row.mean())
+        deviation = math.sqrt(row.var(unbiased=False) + options["eps"])
         mean_of = f"mean of {len(row)} features = {number(mean)}"
         self._write(Term("", f"{mean_of}, deviation", deviation))
         numbers = map(number, (here.value, mean, deviation, gain, bias))
@@ -256,18 +264,19 @@ class Arithmetic:
         return Term(formula, "({} − {}) / {} × {} + {}".format(*numbers), value)
 
 
-def _sum(one: Term, other: Term) -> Term:
-    formula, filled = f"{one.formula} + {other.formula}", f"{one.filled} + {other.filled}"
-    return Term(formula, filled, one.value + other.value, is_sum=True)
+def _sum(left: Term, right: Term) -> Term:
+    formula = f"{left.formula} + {right.formula}"
+    filled = f"{left.filled} + {right.filled}"
+    return Term(formula, filled, left.value + right.value, is_sum=True)
 
 
-def _place(part: Any, like: Tensor, cell: Cell) -> Cell:
-    """Where an operation that works number by number finds its number in one of its sides."""
-    if not isinstance(part, Tensor):
+def _operand_cell(operand: Any, like: Tensor, cell: Cell) -> Cell:
+    """Return the cell of an operand that an elementwise operation reads for a cell of its result (broadcasting)."""
+    if not isinstance(operand, Tensor):
         return ()
-    places = torch.arange(part.numel()).view(part.shape).expand(like.shape)
-    return _unravelled(int(places[cell]), part)
+    indices = torch.arange(operand.numel()).view(operand.shape).expand(like.shape)
+    return _cell_at(int(indices[cell]), operand)
 
 
-def _unravelled(place: int, tensor: Tensor) -> Cell:
-    return tuple(map(int, np.unravel_index(place, tensor.shape)))
+def _cell_at(index: int, tensor: Tensor) -> Cell:
+    return tuple(map(int, np.unravel_index(index, tensor.shape)))

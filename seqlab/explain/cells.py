@@ -1,4 +1,7 @@
-"""Readable cells: a text coloured by one unit, and a search for the units that follow something a person can name."""
+"""The view `cells`: a text coloured by one hidden unit, and a search for interpretable units.
+
+A unit is interpretable if its value depends on something with a name, such as being inside quotes.
+"""
 
 import re
 from dataclasses import asdict, dataclass
@@ -17,13 +20,13 @@ from seqlab.trace import Trace
 QUOTES = '"“”«»„‟「」'
 OPEN = "([{"
 CLOSE = ")]}"
-PLACE = "place in line"
+COLUMN = "place in line"
 Layers = dict[str, Float[Tensor, "T H"]]  # states by the name of their layer
 
 
 @dataclass(frozen=True)
-class Follower:
-    """A unit, what it follows, and how well: the area under the ROC curve for yes or no, else the correlation."""
+class UnitScore:
+    """How well a unit predicts a property of the text: area under the ROC curve for yes or no, else correlation."""
 
     layer: str
     unit: int
@@ -32,12 +35,12 @@ class Follower:
 
     @property
     def strength(self) -> float:
-        """From 0, by chance, to 1, always; in either direction."""
-        return abs(self.score) if self.what == PLACE else abs(self.score - 0.5) * 2
+        """Return 0 for chance level, 1 for a perfect prediction, whatever the sign."""
+        return abs(self.score) if self.what == COLUMN else abs(self.score - 0.5) * 2
 
 
 def states(trace: Trace, side: list[str]) -> Layers:
-    """The states of every layer that stand beside the tokens of one side."""
+    """Return the states of every layer that has one state for each token of a side."""
     values = {name: trace[name] for name in trace.names() if name.endswith((".c", ".h", ".output"))}
     return {
         name: value[0].double()
@@ -47,7 +50,7 @@ def states(trace: Trace, side: list[str]) -> Layers:
 
 
 def unit_of(layers: Layers, layer: str | None, unit: int) -> Float[Tensor, " T"]:
-    """One unit's value at each token; without a layer, of the last one."""
+    """Return one unit's value at each token; the default layer is the last."""
     name = list(layers)[-1] if layer is None else layer
     if name not in layers:
         raise UsageError(f"there is no layer '{name}' with states", hint=nearest(name, layers))
@@ -62,9 +65,9 @@ def unit_of(layers: Layers, layer: str | None, unit: int) -> Float[Tensor, " T"]
 def marks(
     tokens: list[str], pattern: str | None
 ) -> dict[str, Bool[Tensor, " T"] | Float[Tensor, " T"]]:
-    """What units may follow: inside quotes, inside brackets, the place in the line, and what a user's pattern finds.
+    """Return properties of each token: inside quotes, inside brackets, column, and matches of the user's pattern.
 
-    Each tells what holds once the token has been read.
+    The value at a token holds after the token has been read.
     """
     quoted = False
     depth = 0
@@ -76,20 +79,20 @@ def marks(
             depth = max(0, depth + (character in OPEN) - (character in CLOSE))
             column = 0 if character == "\n" else column + 1
         rows.append((quoted, depth > 0, column))
-    quotes, brackets, places = torch.tensor(rows, dtype=torch.float64).mT
-    marked = {"quotes": quotes.bool(), "brackets": brackets.bool(), PLACE: places}
+    quotes, brackets, columns = torch.tensor(rows, dtype=torch.float64).mT
+    properties = {"quotes": quotes.bool(), "brackets": brackets.bool(), COLUMN: columns}
     if pattern is not None:
-        marked[f"/{pattern}/"] = _matches(tokens, pattern)
-    return marked
+        properties[f"/{pattern}/"] = _matches(tokens, pattern)
+    return properties
 
 
 def _matches(tokens: list[str], pattern: str) -> Bool[Tensor, " T"]:
-    """Tokens that a match of the pattern in the whole text touches."""
+    """Return which tokens overlap with a match of the pattern in the text."""
     try:
         expression = re.compile(pattern)
     except re.error as error:
         raise UsageError(
-            f"{pattern!r} is not a regular expression: {error}", hint="try a plain word."
+            f"{pattern!r} is not a regular expression: {error}", hint="use a plain word."
         ) from None
     ends = [0, *accumulate(map(len, tokens))]
     spans = [match.span() for match in expression.finditer("".join(tokens))]
@@ -98,24 +101,24 @@ def _matches(tokens: list[str], pattern: str) -> Bool[Tensor, " T"]:
     )
 
 
-def followers(layers: Layers, marked: dict[str, Tensor], *, most: int = 5) -> list[Follower]:
-    """For each thing to follow the units that do it best, in either direction."""
-    best: list[Follower] = []
-    for what, mark in marked.items():
-        if len(mark.unique()) < 2:  # always so, or never: there is nothing to follow
+def best_units(layers: Layers, properties: dict[str, Tensor], *, most: int = 5) -> list[UnitScore]:
+    """Return the units that predict each property best, positively or negatively."""
+    best: list[UnitScore] = []
+    for what, mark in properties.items():
+        if len(mark.unique()) < 2:  # constant over the text
             continue
         score = _area if mark.dtype == torch.bool else _correlation
         units = [
-            Follower(layer, unit, what, value)
+            UnitScore(layer, unit, what, value)
             for layer, values in layers.items()
             for unit, value in enumerate(score(values, mark).tolist())
         ]
-        best += sorted(units, key=lambda follower: -follower.strength)[:most]
+        best += sorted(units, key=lambda unit: -unit.strength)[:most]
     return best
 
 
 def _area(values: Float[Tensor, "T H"], mark: Bool[Tensor, " T"]) -> Float[Tensor, " H"]:
-    """The chance that a marked token has a higher value than one that is not: 1 and 0 are perfect, 0.5 is chance."""
+    """Return the area under the ROC curve: 1 and 0 are perfect predictions, 0.5 is chance level."""
     ranks = values.argsort(0).argsort(0).double() + 1
     yes = int(mark.sum())
     no = len(mark) - yes
@@ -136,21 +139,21 @@ def cells_view(
     unit: int | None = None,
     pattern: str | None = None,
 ) -> View:
-    """The text coloured by one unit: the one asked for, else the one that follows something best."""
+    """Colour the text by one unit: `unit` of `layer`, else the unit that predicts a property of the text best."""
     tokens = list(subject.source or subject.written)
     layers = states(subject.trace(), tokens)
     if not layers:
         raise UsageError(
-            "this model has no states beside its tokens", hint="look at it with the view 'lens'."
+            "this model has no hidden state for each token", hint="use the view 'lens'."
         )
-    units = followers(layers, marks(tokens, pattern))
+    units = best_units(layers, marks(tokens, pattern))
     if unit is None and units:
-        fitting = [
-            f
-            for f in units
-            if layer in (None, f.layer) and (pattern is None or f.what.startswith("/"))
+        candidates = [
+            u
+            for u in units
+            if layer in (None, u.layer) and (pattern is None or u.what.startswith("/"))
         ]
-        best = max(fitting or units, key=lambda f: f.strength)
+        best = max(candidates or units, key=lambda u: u.strength)
         layer = best.layer
         unit = best.unit
     layer = layer or list(layers)[-1]
@@ -158,9 +161,11 @@ def cells_view(
     values = unit_of(layers, layer, unit).numpy()
     name = f"unit {unit} of {layer}"
     text = ColouredText(tokens, values, title=name)
-    lines = [f"{f.what:<16} unit {f.unit:<5} of {f.layer:<20} {f.score:6.3f}" for f in units]
+    lines = [f"{u.what:<16} unit {u.unit:<5} of {u.layer:<20} {u.score:6.3f}" for u in units]
     if lines:
-        lines.insert(0, "what units follow (area under the ROC curve; for the place, correlation):")
+        lines.insert(
+            0, f"units by property (area under the ROC curve; of '{COLUMN}', correlation):"
+        )
     data = {"layer": layer, "unit": unit, "tokens": tokens, "values": values}
     data["followers"] = list(map(asdict, units))
     title = f"{name} in {subject.bundle.recipe.name}"

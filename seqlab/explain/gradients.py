@@ -1,4 +1,4 @@
-"""How far a gradient reaches: ‖∂L/∂h_t‖ through time and depth, and what the recurrent matrices say about it (E36)."""
+"""The view `gradients`: ‖∂L/∂h_t‖ through time and depth, and the bound that the recurrent matrices give (E36)."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -16,6 +16,7 @@ from seqlab.equations.bptt import bound
 from seqlab.errors import UsageError
 from seqlab.explain.charts import HeatMap
 from seqlab.explain.plots import Curve, Lines
+from seqlab.explain.stage_names import label
 from seqlab.explain.view import View
 from seqlab.layers.recurrence import Recurrence
 from seqlab.layers.tap import listening
@@ -23,48 +24,49 @@ from seqlab.subject import Subject
 from seqlab.training.checkpoint import MetricsFile
 
 Verdict = Literal["vanishing", "exploding", "healthy"]
-# what a step may leave of a gradient: a thousandth is left after 100 steps at 0.933
+# factor of the gradient norm per step back in time: at 0.933, a thousandth is left after 100 steps
 HEALTHY = (0.93, 1.05)
-EACH_STEP_UP_TO = 48  # positions: each one's loss is sent back by itself
+MAX_SINGLE_LOSSES = 48  # positions up to which the loss of each one is backpropagated separately
 REMEDIES: dict[Verdict, str] = {
-    "vanishing": "what is far back is hardly learnt: use an LSTM or GRU, attention, or residual connections.",
-    "exploding": "clip the gradient (train.clip), lower the rate, or begin with orthogonal matrices.",
-    "healthy": "nothing to do.",
+    "vanishing": "Distant tokens are hardly learnt: use an LSTM or GRU, attention, or residual connections.",
+    "exploding": "Clip the gradient (train.clip), lower the learning rate, or use orthogonal initial matrices.",
+    "healthy": "Nothing to do.",
 }
 
 
 @dataclass(frozen=True)
 class RecurrentBlock:
-    """One block of a recurrent layer's W: what it does to a gradient that it meets again and again."""
+    """One gate's block of a recurrent W: how much repeated products with it can grow or shrink a gradient."""
 
     name: str
-    singular_value: float  # the largest: no step can stretch a gradient by more (times the slope of the squashing)
+    # the largest: a step multiplies the norm of a gradient by at most this, times the slope of the nonlinearity
+    singular_value: float
     spectral_radius: float
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Norms of ∂L/∂h at each place of each layer; L is the loss of one answer, or of each in its turn."""
+    """Norms of ∂L/∂h at each position of each layer, where L is the loss of one answer, or of each one separately."""
 
     names: tuple[str, ...]
     last: Float[Tensor, "L T"]
-    each: Float[Tensor, "L S T"] | None  # [layer, whose loss, where]
+    each: Float[Tensor, "L S T"] | None  # [layer, position of the loss, position of the state]
     matrices: tuple[RecurrentBlock, ...]
     places: tuple[str, ...]
     position: int
 
     def factor(self, layer: int) -> float:
-        """What a step back leaves of the gradient, as a geometric mean from the loss to the first place."""
+        """Return the mean factor (geometric) of the gradient norm per step back in time."""
         norms = self.last[layer, : self.position + 1]
-        reached = norms.nonzero()[:, 0].tolist()
-        if len(reached) < 2:
+        nonzero = norms.nonzero()[:, 0].tolist()
+        if len(nonzero) < 2:
             return math.nan
-        first = reached[0]
-        last = reached[-1]
+        first = nonzero[0]
+        last = nonzero[-1]
         return math.exp(float((norms[first].log() - norms[last].log()) / (last - first)))
 
     def verdict(self, layer: int) -> Verdict:
-        """Vanishing, exploding or healthy, by the mean factor of a step."""
+        """Return vanishing, exploding or healthy, by the mean factor per step."""
         low, high = HEALTHY
         factor = self.factor(layer)
         if not factor >= low:
@@ -72,56 +74,58 @@ class Flow:
         return "exploding" if factor > high else "healthy"
 
     def sentence(self, layer: int) -> str:
-        """The verdict, its number and what to do."""
+        """Return the verdict, the factor it rests on, and what to do, as text."""
         name = self.names[layer]
         factor = self.factor(layer)
         verdict = self.verdict(layer)
         if math.isnan(factor):
-            return f"{name}: too short a way to tell."
-        return f"{name}: {verdict}; a step back leaves {factor:.3f} of the gradient. {REMEDIES[verdict]}"
+            return f"{name}: the input is too short for a verdict."
+        return f"{name}: {verdict}; each step back multiplies the gradient norm by {factor:.3f}. {REMEDIES[verdict]}"
 
 
 def gradient_flow(subject: Subject, *, position: int | None = None, each: bool = True) -> Flow:
-    """Send the loss of one answer back through the model, and where the input is short, that of each answer."""
+    """Backpropagate the loss of one answer; if the input is short, also that of each other answer."""
     place = subject.place(position)
     count = len(subject.answers)
-    losses = range(count) if each and 1 < count <= EACH_STEP_UP_TO else range(place, place + 1)
-    rows = [_norms(subject, at) for at in losses]
+    losses = range(place, place + 1)
+    if each and 1 < count <= MAX_SINGLE_LOSSES:
+        losses = range(count)
+    rows = [_norms(subject, loss) for loss in losses]
     names = tuple(rows[0])
     if not names:
         raise UsageError(
-            "this model has no states that a gradient flows through", hint="look at 'saliency'."
+            "this model has no hidden states with gradients", hint="use the view 'saliency'."
         )
     norms = torch.stack([torch.stack([row[name] for row in rows]) for name in names])
-    every = norms if len(rows) > 1 else None
-    places = subject.written or subject.source
+    of_each = norms if len(rows) > 1 else None
+    tokens = subject.written or subject.source
     return Flow(
-        names, norms[:, losses.index(place)], every, matrices(subject.bundle), places, place
+        names, norms[:, losses.index(place)], of_each, matrices(subject.bundle), tokens, place
     )
 
 
 def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
-    """‖∂L/∂h_t‖ at every recurrent state and every block's output that stands over the positions of one side."""
-    kept: dict[str, list[Tensor]] = {}
+    """Return ‖∂L/∂h_t‖ of every recurrent state and block output that has one vector for each token."""
+    states: dict[str, list[Tensor]] = {}
 
-    def keep(name: str, value: Tensor) -> Tensor:
+    def record(name: str, value: Tensor) -> Tensor:
         if name.endswith((".h", ".output")) and value.requires_grad:
             value.retain_grad()
-            kept.setdefault(name, []).append(value)
+            states.setdefault(name, []).append(value)
         return value
 
-    with torch.enable_grad(), listening(keep):
+    with torch.enable_grad(), listening(record):
         log_p = subject.logits().log_softmax(-1)
         if not log_p.requires_grad:
             raise UsageError(
-                "this model learns without gradients",
-                hint="the view 'trellis' shows what it believes.",
+                "this model is trained without gradients",
+                hint="the view 'trellis' shows its hidden states.",
             )
         (-log_p[place, subject.answers[place]]).backward()
     subject.bundle.model.zero_grad()
     side = len(subject.written or subject.source)
     by_name = {}
-    for name, values in kept.items():
+    for name, values in states.items():
         norms = [
             vector_norm(torch.zeros_like(v) if v.grad is None else v.grad, dim=-1)[0]
             for v in values
@@ -134,7 +138,7 @@ def _norms(subject: Subject, place: int) -> dict[str, Float[Tensor, " T"]]:
 
 
 def matrices(bundle: Bundle) -> tuple[RecurrentBlock, ...]:
-    """The recurrent matrices, gate by gate."""
+    """Return the recurrent matrices of all layers, one block for each gate."""
     blocks = []
     for layer in bundle.model.modules():
         if isinstance(layer, Recurrence):
@@ -149,15 +153,17 @@ def matrices(bundle: Bundle) -> tuple[RecurrentBlock, ...]:
 def gradients_view(
     subject: Subject, *, position: int | None = None, folder: Path | None = None
 ) -> View:
-    """‖∂L/∂h_t‖ against the distance from the loss, for each layer; what the matrices allow; and a verdict."""
+    """Plot ‖∂L/∂h_t‖ of each layer against the distance from the loss, with the bound of the matrices and a verdict."""
     flow = gradient_flow(subject, position=position)
     recipe = subject.bundle.recipe
     distance = np.arange(flow.position, -1, -1, dtype=float)
     logs = np.log10(flow.last[:, : flow.position + 1].clamp(min=1e-30).numpy())
-    curves = [Curve(name, norms, distance) for name, norms in zip(flow.names, logs, strict=True)]
+    curves = [
+        Curve(label(name), norms, distance) for name, norms in zip(flow.names, logs, strict=True)
+    ]
     bounds = [
         Curve(
-            f"at most, {m.name} (E36)",
+            f"upper bound, {label(m.name)} (E36)",
             logs[0, -1] + distance * math.log10(m.singular_value),
             distance,
             dashed=True,
@@ -184,23 +190,23 @@ def gradients_view(
         "clip_rate": clip,
     }
     title = f"gradient of the loss at {subject.answer_names[flow.position]!r}"
-    titles = ("steps back from the loss", "log10 of the norm of dL/dh")
+    titles = ("steps back in time from the loss", "log10 of the norm of dL/dh")
     pictures = [Lines(curves + bounds, title=title, titles=titles).draw()]
     if flow.each is not None:
         data["each"] = flow.each.numpy()
         last = torch.where(flow.each[-1] > 0, flow.each[-1].log10(), math.nan).numpy()
-        title = f"{flow.names[-1]}: whose loss (down) reaches whom (across), log10"
+        title = f"{label(flow.names[-1])}: log10 of the norm, for the loss at each row's position"
         pictures.append(HeatMap(last, subject.answer_names, flow.places, title=title).draw())
     return View(
         "gradients",
         f"gradient flow in {recipe.name}",
         data,
-        [*pictures, Lines(curves).letters, "log10 of the norm, against steps back", *sentences],
+        [*pictures, Lines(curves).letters, "log10 of the norm, by steps back in time", *sentences],
     )
 
 
 def clip_rate(folder: Path | None, clip: float) -> float | None:
-    """The share of the steps that a run has logged whose gradient was clipped; None where there is no log."""
+    """Return the share of logged training steps whose gradient was clipped, or None without a log."""
     if folder is None or not (path := folder / "run" / "metrics.jsonl").exists():
         return None
     norms = [

@@ -1,4 +1,4 @@
-"""The lens: one input followed through the whole model, stage by stage, to the probabilities of what comes next."""
+"""The view `lens`: one input through the whole model, stage by stage, up to the probabilities of the next token."""
 
 from typing import Any
 
@@ -9,52 +9,20 @@ from seqlab.codecs.labels import answer_names
 from seqlab.errors import one_of
 from seqlab.explain.canvas import Canvas
 from seqlab.explain.charts import Bars, HeatMap
+from seqlab.explain.stage_names import label, meaning
 from seqlab.explain.view import View
 from seqlab.subject import Subject
 from seqlab.trace import Trace
 
 LIKELIEST = 5
-PICTURES, CELLS = (
-    40,
-    4_000_000,
-)  # drawn at most without a stage named: of a long text the first stages
-NUMBERS = 20_000  # of a stage up to which all its numbers are written out
-NAMES = {
-    "embedding": "token embeddings",
-    "positions": "with positions added",
-    "x": "what goes in",
-    "memory": "states of the source",
-    "enters": "what enters: input, then states before",
-    "sum": "what went in plus what came out",
-    "features": "what is read out",
-    "q": "queries",
-    "k": "keys",
-    "v": "values",
-    "score": "scores, scaled",
-    "weights": "weights: masked, then softmax",
-    "heads": "what each head found",
-    "inner": "inside the feed-forward layer",
-    "output": "after the block",
-    "i": "input gate",
-    "f": "forget gate",
-    "g": "candidate",
-    "o": "output gate",
-    "c": "cell",
-    "h": "state",
-    "r": "reset gate",
-    "u": "update gate",
-    "z": "update gate",
-    "n": "candidate",
-    "halt": "halting probability",
-    "ponder": "steps taken",
-    "belief": "belief about the hidden state",
-    "posterior": "posterior of the hidden states",
-    "logits": "logits",
-}
+# without a stage named, the first stages are drawn, up to these limits
+MAX_PICTURES = 40
+MAX_CELLS = 4_000_000
+MAX_NUMBERS = 20_000  # stages with more numbers than this are summarized in the data
 
 
 def lens_view(subject: Subject, *, layer: str | None = None, position: int | None = None) -> View:
-    """Every stage with its shape and numbers; with `layer` (a stage by its name), that one as a picture."""
+    """Show every stage with its shape and statistics; with `layer` (the name of a stage), draw only that one."""
     trace = subject.trace()
     stages = [_stage(trace, name) for name in trace.names()]
     likely = likeliest(subject)
@@ -70,7 +38,7 @@ def lens_view(subject: Subject, *, layer: str | None = None, position: int | Non
         f"position {place + 1} of {len(likely)}, where the answer is {subject.answer_names[place]!r}:",
     ]
     names, p = zip(*(guess.values() for guess in likely[place]), strict=True)
-    pictures = [_picture(subject, trace, name) for name in _chosen(trace, layer)]
+    pictures = [_picture(subject, trace, name) for name in _stages_to_draw(trace, layer)]
     return View(
         "lens",
         f"{subject.bundle.recipe.name}, stage by stage",
@@ -81,7 +49,7 @@ def lens_view(subject: Subject, *, layer: str | None = None, position: int | Non
 
 @torch.inference_mode()
 def likeliest(subject: Subject) -> list[list[dict[str, Any]]]:
-    """At each position the likeliest answers with their probabilities."""
+    """Return the likeliest answers at each position with their probabilities."""
     p = subject.logits().double().softmax(-1)
     best = p.topk(min(LIKELIEST, p.shape[-1]))
     names = answer_names(subject.bundle.codec)
@@ -102,36 +70,31 @@ def _stage(trace: Trace, name: str) -> dict[str, Any]:
         "least": float(value.min()),
         "most": float(value.max()),
     }
-    return stage | ({"values": value.numpy()} if value.numel() <= NUMBERS else {})
+    return stage | ({"values": value.numpy()} if value.numel() <= MAX_NUMBERS else {})
 
 
-def _chosen(trace: Trace, layer: str | None) -> list[str]:
+def _stages_to_draw(trace: Trace, layer: str | None) -> list[str]:
     if layer is not None:
         return [one_of("stage", layer, trace.parts)]
-    drawn = list[str]()
+    names = list[str]()
     cells = 0
     for name in trace.names():
         if trace[name].dim() in (3, 4) and not name.endswith((".q", ".k", ".v", "logits")):
             cells += trace[name].numel()
-            if len(drawn) == PICTURES or (drawn and cells > CELLS):
+            if len(names) == MAX_PICTURES or (names and cells > MAX_CELLS):
                 break
-            drawn.append(name)
-    return drawn
+            names.append(name)
+    return names
 
 
 def _picture(subject: Subject, trace: Trace, name: str) -> Canvas:
-    """Features across, positions down; of several heads the heads side by side."""
+    """Draw a stage with a row for each position and a column for each feature; heads are placed side by side."""
     value = trace[name][0]
     if value.dim() == 3:
         value = value.transpose(0, 1).flatten(1)
     matrix = value.reshape(len(value), -1).double().numpy()
     numbers = tuple(str(i + 1) for i in range(len(matrix)))
     rows = next((side for side in subject.sides.values() if len(side) == len(matrix)), numbers)
-    title = f"{name}: {meaning(name)}"
-    return HeatMap(
-        matrix, rows, [str(i) for i in range(matrix.shape[1])], title=title, diverging=True
-    ).draw()
-
-
-def meaning(name: str) -> str:
-    return NAMES.get(name.rpartition(".")[2], "")
+    columns = [str(i) for i in range(matrix.shape[1])]
+    title = f"{label(name)} ({name})"
+    return HeatMap(matrix, rows, columns, title=title, diverging=True).draw()

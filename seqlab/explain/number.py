@@ -1,4 +1,4 @@
-"""One number of a stage, and the equation that made it, filled with the actual values."""
+"""One number of a stage, and the equation that computes it with its actual values."""
 
 from dataclasses import asdict, dataclass
 
@@ -9,14 +9,15 @@ from seqlab.errors import UsageError, one_of
 from seqlab.explain.arithmetic import Arithmetic, Product, Tape
 from seqlab.explain.charts import table
 from seqlab.explain.figure_text import number
-from seqlab.explain.lens import meaning
+from seqlab.explain.stage_names import meaning
 from seqlab.explain.view import View
 from seqlab.layers.inputs import Positions
 from seqlab.layers.recurrence import Recurrence
 from seqlab.models.recurrent import SourceAttention
 from seqlab.subject import Subject
 
-CLOSE = 1e-3  # of its size, or at all: by how much a sum in doubles may miss a number that was made in floats
+# relative or absolute difference allowed between the account, in doubles, and the model's number, in floats
+TOLERANCE = 1e-3
 EQUATIONS = {
     **{"score": "E44", "weights": "E38", "heads": "E39", **dict.fromkeys("qkv", "E45")},
     **{"inner": "E53", "sum": "E52", "output": "E50", "positions": "E54", "logits": "E18"},
@@ -26,7 +27,7 @@ SCORES = {"dot": "E41", "general": "E42", "additive": "E43", "scaled": "E44"}
 
 @dataclass(frozen=True)
 class Account:
-    """An equation by its id, what comes out, the arithmetic in lines, and the products in it."""
+    """The id of an equation, its formula and value, the arithmetic in lines, and the dot products in it."""
 
     equation: str
     formula: str
@@ -36,23 +37,24 @@ class Account:
 
 
 def account(tape: Tape, name: str, cell: tuple[int, ...]) -> Account:
-    """How a number came about; where that is not known, or comes to another number, only what it is."""
-    stage, leaf = tape.stage(name), name.rpartition(".")[2]
+    """Return how a number was computed; if the operations do not lead to the same value, only what the number is."""
+    stage = tape.stage(name)
+    leaf = name.rpartition(".")[2]
     value = stage[0][cell].item()
     if leaf == "weights" and value == 0:
-        return Account("E48", "masked: what comes later, or is not there, has no weight", value)
-    sums = Arithmetic(tape, stage, (0, *cell))
-    result = sums.result
-    is_true = abs(result.value - value) <= CLOSE * max(1.0, abs(value))
-    if not is_true or not (sums.lines or sums.products):
+        return Account("E48", "masked: later positions and padding get the weight 0", value)
+    arithmetic = Arithmetic(tape, stage, (0, *cell))
+    result = arithmetic.result
+    is_equal = abs(result.value - value) <= TOLERANCE * max(1.0, abs(value))
+    if not is_equal or not (arithmetic.lines or arithmetic.products):
         return Account("", meaning(name) or leaf, value)
     equation = equation_of(tape.model, name)
     formula = f"{leaf} = {result.formula}"
-    return Account(equation, formula, value, tuple(sums.lines), tuple(sums.products))
+    return Account(equation, formula, value, tuple(arithmetic.lines), tuple(arithmetic.products))
 
 
 def equation_of(model: nn.Module, name: str) -> str:
-    """The id of the equation that makes a stage; empty where it enters others, and comes from none of the lectures."""
+    """Return the id of the equation that computes a stage, or '' if the stage is an input or not in the lectures."""
     prefix, _, leaf = name.rpartition(".")
     for layer in model.modules():
         if getattr(layer, "name", None) != prefix:
@@ -67,29 +69,30 @@ def equation_of(model: nn.Module, name: str) -> str:
 
 
 def number_view(subject: Subject, *, layer: str | None = None, cell: str | None = None) -> View:
-    """One number of a stage (`cell` counts from 0, as 2,5 or with a head 0,2,5) and the equation that made it.
+    """Show one number of a stage and the equation that computes it.
 
-    Without a stage it is of the last, and without a cell the largest.
+    `cell` counts from 0, as 2,5 or with a head 0,2,5. By default it is the largest number of the last stage.
     """
     tape = Tape(subject)
     layer = one_of("stage", layer or tape.trace.names()[-1], tape.trace.parts)
-    place = _cell(tape.stage(layer)[0].detach(), cell)
-    filled = account(tape, layer, place)
-    where = ", ".join(map(str, place))
-    name = f"{layer.rpartition('.')[2]}[{where}]"
-    sums = [f"{product.what} = {number(product.sum)}" for product in filled.products]
-    lines = [filled.formula, *sums, *filled.lines, f"{name} = {number(filled.value)}"]
-    products = [asdict(product) for product in filled.products]
-    data = {"stage": layer, "cell": place, "name": name, **asdict(filled), "products": products}
+    index = _cell(tape.stage(layer)[0].detach(), cell)
+    computed = account(tape, layer, index)
+    index_text = ", ".join(map(str, index))
+    name = f"{layer.rpartition('.')[2]}[{index_text}]"
+    sums = [f"{product.what} = {number(product.sum)}" for product in computed.products]
+    lines = [computed.formula, *sums, *computed.lines, f"{name} = {number(computed.value)}"]
+    products = [asdict(product) for product in computed.products]
+    data = {"stage": layer, "cell": index, "name": name, **asdict(computed), "products": products}
     picture = table(
         lines[:1],
         [[line] for line in lines[1:]],
-        title="the equation, filled with the actual values",
+        title="the equation with its actual values",
     )
-    return View("number", f"{layer} at {where}", data, [picture, *lines])
+    return View("number", f"{layer} at {index_text}", data, [picture, *lines])
 
 
 def _cell(values: Tensor, text: str | None) -> tuple[int, ...]:
+    """Parse the index of a number, such as '2,5'; None is the index of the largest one."""
     sizes = tuple(values.shape)
     if text is None:
         return tuple(int(i) for i in np.unravel_index(int(values.abs().argmax()), sizes))

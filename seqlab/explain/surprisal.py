@@ -1,4 +1,4 @@
-"""How surprising each token was to the model: −log2 of its probability, in bits, as bars over the tokens."""
+"""The view `surprisal`: −log2 of each token's probability, in bits, as bars over the tokens."""
 
 import math
 from typing import Any
@@ -14,17 +14,17 @@ from seqlab.explain.token_figures import TokenBars
 from seqlab.explain.view import View
 from seqlab.subject import Subject
 
-NOTABLE = 5  # tokens at most that are named in words
+MAX_NOTABLE = 5  # tokens that are listed as the most surprising
 
 
 def surprisal_view(subject: Subject) -> View:
-    """How surprising each token of a text, a translation or the labels is, in bits; and what was expected instead."""
-    count = len(subject.answers) - (
-        subject.reads is None
-    )  # a language model's last answer is its own guess
+    """Show the surprisal of each token of a text, a translation or the labels, and what the model expected instead."""
+    count = len(subject.answers)
+    if subject.reads is None:
+        count -= 1  # the last answer of a language model is its own continuation
     if not count:
         raise UsageError(
-            "one token alone is not predicted from anything", hint="give a longer text."
+            "a single token has no context to be predicted from", hint="give a longer text."
         )
     with torch.inference_mode():
         log_p = subject.logits()[:count].double().log_softmax(-1) / math.log(2)
@@ -32,7 +32,7 @@ def surprisal_view(subject: Subject) -> View:
     total = float(bits.sum())
     mean = float(bits.mean())
     tokens = _names(subject)[:count]
-    ranked = np.argsort(-bits, kind="stable")[:NOTABLE].tolist()
+    ranked = np.argsort(-bits, kind="stable")[:MAX_NOTABLE].tolist()
     notable = [place for place in ranked if bits[place] >= mean]
     likeliest = log_p.max(-1)
     names = answer_names(subject.bundle.codec)
@@ -48,7 +48,7 @@ def surprisal_view(subject: Subject) -> View:
     ]
     guesses = perplexity(mean * math.log(2))
     length = f"{count} token{'s' * (count > 1)}"
-    summary = f"{number(total)} bits in {length}: {number(mean)} bits a token, a perplexity of {number(guesses)}"
+    summary = f"{number(total)} bits in {length}: {number(mean)} bits per token, perplexity {number(guesses)}"
     bars = TokenBars(tokens, bits, notable, "bits", summary)
     data = {"source": subject.source, "tokens": tokens, "bits": bits, "total": total, "mean": mean}
     data |= {"perplexity": guesses, "most_surprising": surprises}
@@ -58,7 +58,7 @@ def surprisal_view(subject: Subject) -> View:
 
 
 def _names(subject: Subject) -> list[str]:
-    """The answers; a label together with the token it belongs to."""
+    """Return the names of the answers; a label is written together with its token, as token/label."""
     if subject.writes or len(subject.source) != len(subject.answer_names):
         return list(subject.answer_names)
     pairs = zip(subject.source, subject.answer_names, strict=True)

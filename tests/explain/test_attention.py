@@ -39,17 +39,18 @@ def test_a_trace_holds_the_alignment_and_the_output_it_belongs_to(kind, pairs, t
     model = lab.train(
         "translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m"
     ).model
-    looked = subject(model.bundle, "abc", output="cb")
-    trace, weights = looked.trace(), torch.from_numpy(alignment(looked))
+    example = subject(model.bundle, "abc", output="cb")
+    trace = example.trace()
+    weights = torch.from_numpy(alignment(example))
     assert trace.tokens["source"] == tuple("abc")
     assert trace.tokens["answered"][:2] == ("c", "b")
-    assert weights.shape == (3, 3)  # the end token looks too
+    assert weights.shape == (3, 3)  # a row for the end token too
     torch.testing.assert_close(weights.sum(-1), torch.ones(3))
     assert trace["logits"].shape[:2] == (1, 3)
 
 
 def test_attention_learns_to_read_backwards(pairs, tmp_path):
-    """Reversed letters: what is written first stands last, and the weights say so."""
+    """The first output letter is the last input letter, and the attention weights show it."""
     settings = (*SMALL, *KINDS["bahdanau"], "train.steps=350", "train.learning_rate=1e-2")
     model = lab.train(
         "translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m"

@@ -23,7 +23,7 @@ def recurrent(bundle_of, kind, scale):
         layer.U.mul_(1e-6 / layer.U.abs().max())
         layer.b.zero_()
         if kind == "lstm":
-            layer.b[layer.size : 2 * layer.size] = 6.0  # a forget gate that is open
+            layer.b[layer.size : 2 * layer.size] = 6.0  # an open forget gate
             layer.W.mul_(0.1)
     return bundle
 
@@ -31,7 +31,7 @@ def recurrent(bundle_of, kind, scale):
 @pytest.mark.parametrize(
     ("scale", "verdict"), [(0.5, "vanishing"), (1.0, "healthy"), (1.5, "exploding")]
 )
-def test_an_rnn_is_told_by_its_matrix(scale, verdict, bundle_of):
+def test_the_verdict_on_an_rnn_follows_from_its_matrix(scale, verdict, bundle_of):
     flow = gradient_flow(subject(recurrent(bundle_of, "rnn", scale), LONG[:24]), each=False)
     layer = flow.names.index("decoder.0.h")
     assert flow.verdict(layer) == verdict
@@ -41,7 +41,7 @@ def test_an_rnn_is_told_by_its_matrix(scale, verdict, bundle_of):
     assert flow.matrices[0].spectral_radius == pytest.approx(scale, abs=1e-5)
 
 
-def test_an_lstm_remembers_what_an_rnn_forgets_at_distance_100(bundle_of):
+def test_gradients_of_an_lstm_reach_100_steps_back_and_those_of_an_rnn_do_not(bundle_of):
     reach = {}
     for kind, scale in (("rnn", 0.9), ("lstm", 1.0)):
         flow = gradient_flow(subject(recurrent(bundle_of, kind, scale), LONG[:104]), each=False)
@@ -51,7 +51,7 @@ def test_an_lstm_remembers_what_an_rnn_forgets_at_distance_100(bundle_of):
     assert reach["lstm"] > 100 * reach["rnn"]
 
 
-def test_the_loss_of_each_answer_reaches_only_what_stands_before_it(bundle_of):
+def test_the_loss_of_an_answer_has_no_gradient_at_later_positions(bundle_of):
     bundle = bundle_of(
         "lm", "model.decoder.kind=transformer model.decoder.size=12 model.decoder.heads=3"
     )
@@ -64,5 +64,5 @@ def test_the_loss_of_each_answer_reaches_only_what_stands_before_it(bundle_of):
     torch.testing.assert_close(flow.each[:, -1], flow.last)
 
 
-def test_no_matrices_in_a_transformer(bundle_of):
+def test_a_transformer_has_no_recurrent_matrices(bundle_of):
     assert matrices(bundle_of("translate", TRANSFORMER)) == ()

@@ -1,4 +1,4 @@
-"""One number and the equation that made it: every account is true, in every kind of model."""
+"""The view `number`: the equation of a number gives that number, in every kind of model."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,9 @@ from seqlab.explain.arithmetic import Tape
 from seqlab.explain.number import account, number_view
 from seqlab.tasks import subject
 
-GIVEN = "the cat saw"
-WITHOUT = (
-    "embedding",
-    "x",
-    "memory",
-    "enters",
-    "features",
-)  # stages that enter an equation, and come from none
+TEXT = "the cat saw"
+# stages that are inputs of an equation, and results of none
+WITHOUT = ("embedding", "x", "memory", "enters", "features")
 ADDITIVE = "model.attention.score=additive model.attention.wiring=bahdanau"
 BLOCKS = " ".join(
     f"model.{side}.{what}"
@@ -48,10 +43,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_account_ends_in_what_was_recorded(bundle_of, case):
+def test_every_account_gives_the_recorded_value(bundle_of, case):
     task, settings, equations = CASES[case]
-    looked = subject(bundle_of(task, settings), GIVEN)
-    tape, trace, found = Tape(looked), looked.trace(), set()
+    example = subject(bundle_of(task, settings), TEXT)
+    tape = Tape(example)
+    trace = example.trace()
+    seen_equations = set()
     assert tape.trace.names() == trace.names()
     for name in trace.names():
         values = trace[name][0].double().numpy()
@@ -60,32 +57,32 @@ def test_every_account_ends_in_what_was_recorded(bundle_of, case):
             tuple(np.array(values.shape) // 2),
             tuple(np.array(values.shape) - 1),
         ):
-            made = account(tape, name, tuple(map(int, cell)))
-            assert made.value == pytest.approx(values[cell], rel=1e-3, abs=1e-3), (name, cell)
-            untold = name.endswith(WITHOUT) or name in (
+            computed = account(tape, name, tuple(map(int, cell)))
+            assert computed.value == pytest.approx(values[cell], rel=1e-3, abs=1e-3), (name, cell)
+            has_none = name.endswith(WITHOUT) or name in (
                 "decoder.attention.q",
                 "decoder.attention.k",
             )
-            assert bool(made.equation) != untold, (name, cell)
-            found.add(made.equation)
-    assert found >= equations
+            assert bool(computed.equation) != has_none, (name, cell)
+            seen_equations.add(computed.equation)
+    assert seen_equations >= equations
 
 
-def test_an_account_says_whatever_a_layer_does(bundle_of):
-    """Rotary positions turn a query after its product: two products, each times a cosine or a sine."""
-    turned = subject(bundle_of("translate", f"{BLOCKS} model.encoder.positions=rotary"), GIVEN)
-    query = number_view(turned, layer="encoder.0.attention.q", cell="0,2,1").data
+def test_rotary_positions_appear_in_the_account_of_a_query(bundle_of):
+    """A rotated query is made of two products, one times a cosine and one times a sine."""
+    example = subject(bundle_of("translate", f"{BLOCKS} model.encoder.positions=rotary"), TEXT)
+    query = number_view(example, layer="encoder.0.attention.q", cell="0,2,1").data
     assert len(query["products"]) == 2
     assert query["formula"].count("(W·x + b) ×") == 2
-    assert query["value"] == pytest.approx(turned.trace()["encoder.0.attention.q"][0, 0, 2, 1])
-    value = number_view(turned, layer="encoder.0.attention.v", cell="0,2,1").data
+    assert query["value"] == pytest.approx(example.trace()["encoder.0.attention.q"][0, 0, 2, 1])
+    value = number_view(example, layer="encoder.0.attention.v", cell="0,2,1").data
     assert (value["equation"], value["formula"]) == ("E45", "v = W·x + b")
 
 
 def test_the_account_of_a_cell_is_its_equation(bundle_of):
-    looked = subject(bundle_of("lm"), GIVEN)
+    example = subject(bundle_of("lm"), TEXT)
     formulas = {
-        gate: number_view(looked, layer=f"decoder.0.{gate}", cell="2,5").data["formula"]
+        gate: number_view(example, layer=f"decoder.0.{gate}", cell="2,5").data["formula"]
         for gate in "ifgoch"
     }
     gate = "h·W + embedding·U + b"
@@ -99,17 +96,17 @@ def test_the_account_of_a_cell_is_its_equation(bundle_of):
     }
 
 
-def test_what_comes_later_is_masked(bundle_of):
+def test_later_positions_are_masked(bundle_of):
     later = number_view(
-        subject(bundle_of("translate", BLOCKS), GIVEN),
+        subject(bundle_of("translate", BLOCKS), TEXT),
         layer="decoder.0.attention.weights",
         cell="0,0,1",
     ).data
     assert (later["equation"], later["value"]) == ("E48", 0.0)
 
 
-def test_the_view_says_the_numbers(bundle_of):
-    view = number_view(subject(bundle_of("lm"), GIVEN), layer="decoder.0.i", cell="2,5")
+def test_the_view_shows_the_numbers(bundle_of):
+    view = number_view(subject(bundle_of("lm"), TEXT), layer="decoder.0.i", cell="2,5")
     (ux, wh), value = view.data["products"], view.data["value"]
     assert ux["sum"] == pytest.approx(float(np.dot(ux["a"], ux["b"])))
     assert 1 / (
@@ -124,16 +121,16 @@ def bundle_bias(bundle, unit):
     ].detach()
 
 
-def test_without_a_cell_it_is_the_largest(bundle_of):
-    looked = subject(bundle_of("lm"), GIVEN)
-    largest = float(looked.trace()["decoder.0.h"].abs().max())
-    assert abs(
-        number_view(subject(bundle_of("lm"), GIVEN), layer="decoder.0.h").data["value"]
-    ) == pytest.approx(largest, rel=1e-3)
+def test_the_default_cell_is_the_largest(bundle_of):
+    example = subject(bundle_of("lm"), TEXT)
+    largest = float(example.trace()["decoder.0.h"].abs().max())
+    assert abs(number_view(example, layer="decoder.0.h").data["value"]) == pytest.approx(
+        largest, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
-    ("options", "said", "hint"),
+    ("options", "message", "hint"),
     [
         ({"layer": "decoder.0.hh"}, "there is no stage 'decoder.0.hh'", "decoder.0.h"),
         ({"layer": "decoder.0.h", "cell": "1"}, "there is no number at '1'", "cells are 0,0 to "),
@@ -149,18 +146,18 @@ def test_without_a_cell_it_is_the_largest(bundle_of):
         ),
     ],
 )
-def test_what_is_not_there_is_refused(bundle_of, options, said, hint):
-    with pytest.raises(UsageError) as refused:
-        number_view(subject(bundle_of("lm"), GIVEN), **options)
-    assert str(refused.value) == said
-    assert hint in refused.value.hint
+def test_unknown_stages_and_cells_are_refused(bundle_of, options, message, hint):
+    with pytest.raises(UsageError) as error:
+        number_view(subject(bundle_of("lm"), TEXT), **options)
+    assert str(error.value) == message
+    assert hint in error.value.hint
 
 
-def test_without_a_stage_it_is_of_the_last(bundle_of):
-    assert number_view(subject(bundle_of("lm"), GIVEN)).data["stage"] == "logits"
+def test_the_default_stage_is_the_last(bundle_of):
+    assert number_view(subject(bundle_of("lm"), TEXT)).data["stage"] == "logits"
 
 
-def test_a_sequence_of_one_has_its_equations_too(bundle_of):
+def test_a_sequence_of_one_token_has_equations(bundle_of):
     single = subject(bundle_of("tag", "model.encoder.bidirectional=true"), "cat")
     one = number_view(single, layer="encoder.0.backward.i", cell="0,3")
     assert one.data["equation"] == "E24"

@@ -75,7 +75,7 @@ def test_a_terminal_shows_bars_within_its_columns(bundle_of, task, given):
     shown = surprisal_view(subject(bundle_of(task), given)).to_text(width=60).split("\n")
     assert max(map(cell_len, shown[1 : shown.index("")])) <= 60
     assert any("█" in line for line in shown)
-    assert any(" bits a token, a perplexity of " in line for line in shown)
+    assert any(" bits per token, perplexity " in line for line in shown)
 
 
 def test_colours_change_nothing_else(bundle_of):
@@ -87,5 +87,5 @@ def test_colours_change_nothing_else(bundle_of):
 
 
 def test_one_token_alone_has_no_surprise(bundle_of):
-    with pytest.raises(UsageError, match="one token alone"):
+    with pytest.raises(UsageError, match="a single token"):
         surprisal_view(subject(bundle_of("lm", "data.unit=stream"), "t"))

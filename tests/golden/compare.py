@@ -93,6 +93,15 @@ RENEWED: list[tuple[str, str]] = [
         "views/saliency/*",
         "a saliency is the gradient of one scale for each token: other sums, the same to five digits",
     ),
+    (
+        "views/lens/*/stages*/what",
+        "the meaning of a stage is written in the words of the field: 'cell state', 'encoder states'",
+    ),
+    (
+        "views/gradients/*/sentences*",
+        "a verdict says by what each step back multiplies the norm of the gradient",
+    ),
+    ("http/explain/body/pictures/*/title", "captions name a layer in words"),
     ("views/number/*", "the account of a number is read off the operations that made it"),
     ("losses/recipes/speaker", "a new recipe"),
     ("losses/speaker/*", "a new recipe"),

@@ -12,7 +12,7 @@ const SHARE = scaleOf([], {share: true})
 
 export class AttentionPane extends Pane {
   static refuses(model) {
-    const nothing = "This model attends to nothing: it has no weights from one token to another."
+    const nothing = "This model has no attention."
     return model.views.includes("attention") ? "" : nothing
   }
 
@@ -58,7 +58,7 @@ export class AttentionPane extends Pane {
   }
 
   large(map, head, values) {
-    const name = `${map.name}, ${head ? `head ${head}` : "mean of its heads"}`
+    const name = `${map.name}, ${head ? `head ${head}` : "mean of the heads"}`
     const matrix = element("seq-matrix", {"data-name": "attention"}), lines = element("seq-lines")
     matrix.addEventListener("point", ({detail}) => lines.light(detail &&
       {row: detail.row, column: detail.row === null ? detail.column : null}))
@@ -69,10 +69,10 @@ export class AttentionPane extends Pane {
     queueMicrotask(() => {
       matrix.show({values, rows: map.rows, columns: map.columns, scale: SHARE, what: `weights of ${name}`,
         words: ["from", "at"]})
-      lines.show({values, left: map.rows, right: map.columns, what: `the strongest weights of ${name}`})
+      lines.show({values, left: map.rows, right: map.columns, what: `the largest weights of ${name}`})
     })
     return [
-      section(name, `${told}A row for each token that looks; its weights sum to one.${rounded}`, matrix),
+      section(name, `${told}A row for each query; its weights sum to one.${rounded}`, matrix),
       section("Who looks at whom", "Left looks at right; the stronger the line, the larger the weight.", lines),
     ]
   }

@@ -89,7 +89,7 @@ export class DecodePane extends Pane {
       element("td", {"data-value": String(probability)}, percent(probability)), bar(probability, "plain"),
       element("td", {"data-adjusted": String(adjusted)}, adjusted ? percent(adjusted) : "cut"), bar(adjusted, "")))
     return section("What may come next",
-      `Choose any to force it. Entropy ${shown(entropy)} nats: as unsure as among ${shown(Math.exp(entropy))} equals.`,
+      `Choose any to force it. Entropy ${shown(entropy / Math.LN2)} bits.`,
       element("table", {class: "candidates"}, element("tr", {},
         ...["token", "model", "", "with the sliders", ""].map(name => element("th", {scope: "col"}, name))), ...rows))
   }
