@@ -151,7 +151,7 @@ def test_the_maps_of_a_caption_as_a_view(trained, data, tmp_path):
     assert told["words"] == ["a", "green", "square"]
     assert np.asarray(told["maps"]).shape == (3, 2, 2)
     assert seen.save(tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match="reads through no windows"):
+    with pytest.raises(UsageError, match="in glimpses"):
         trained.explain(str(data / "1.png"), "glimpses")
 
 

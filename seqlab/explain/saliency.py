@@ -1,4 +1,7 @@
-"""Which part of an input an answer rests on: by the gradient, along a path from nothing, and by leaving out."""
+"""The view `saliency`: the contribution of each input token to an answer.
+
+Methods: gradient times input, integrated gradients, and leaving out one token at a time.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -15,20 +18,21 @@ from seqlab.layers.tap import listening
 from seqlab.subject import Subject
 
 Method = Literal["gradient", "integrated", "leave-one-out"]
-ENTRANCES = ("encoder.embedding", "encoder.spelling", "decoder.embedding")
-COMPLETE = 0.02  # the attributions may miss the difference they explain by this share
+EMBEDDINGS = ("encoder.embedding", "encoder.spelling", "decoder.embedding")
+COMPLETE = 0.02  # relative gap between the attributions and the difference that they explain
 STEPS = (32, 64, 128, 256, 512)
-BUDGET = 2**15  # tokens to be read in one attempt: 64 steps of 512 tokens, or 512 of 64
+MAX_TOKENS = 2**15  # read in one attempt: 64 steps of 512 tokens, or 512 of 64
+BATCH_TOKENS = 4096  # tokens read at once: enough to keep the processor busy, few enough for memory
 
 
 @dataclass(frozen=True)
 class Saliency:
-    """What each token of the source and of the text so far adds to the log-probability of one answer."""
+    """What each token of the source and of the output so far adds to the log-probability of one answer."""
 
     source: Float[Tensor, " S"]
     written: Float[Tensor, " T"]
     log_probability: float
-    # of the same answer when nothing is read: what integrated gradients begin from
+    # the log-probability when all embeddings are zero, where integrated gradients start
     baseline: float | None = None
     steps: int = 1
 
@@ -38,7 +42,7 @@ class Saliency:
 
     @property
     def gap(self) -> float:
-        """Completeness: by what share the attributions miss the difference that they explain."""
+        """Return the relative difference between the sum of attributions and what they explain (completeness)."""
         assert self.baseline is not None
         difference = self.log_probability - self.baseline
         return abs(self.sum - difference) / max(abs(difference), 1e-12)
@@ -47,35 +51,37 @@ class Saliency:
 def saliency(
     subject: Subject, *, method: Method = "integrated", position: int | None = None
 ) -> Saliency:
-    """The share of each token in an answer; integrated gradients (Sundararajan et al. 2017) until they are complete."""
+    """Return the contribution of each token to an answer.
+
+    Integrated gradients (Sundararajan et al. 2017) use more steps until they are complete.
+    """
     place = subject.place(position)
     sides = [len(subject.source), len(subject.written)]
     whole = torch.ones(1, sum(sides), dtype=torch.float64)
+    rows = max(1, BATCH_TOKENS // sum(sides))
     with torch.no_grad():
-        log_p, nothing = (float(_log_p(subject, place, scales)) for scales in (whole, 0 * whole))
-        rows = max(
-            1, 4096 // sum(sides)
-        )  # copies read at once: enough to keep a machine busy, few enough for memory
+        log_p = float(_log_p(subject, place, whole))
+        baseline = float(_log_p(subject, place, 0 * whole))
         if method == "leave-one-out":
-            without = (1 - torch.eye(sum(sides), dtype=torch.float64)).split(rows)
-            left = torch.cat([_log_p(subject, place, scales) for scales in without])
-            source, written = (log_p - left).split(sides)
+            masks = (1 - torch.eye(sum(sides), dtype=torch.float64)).split(rows)
+            log_p_without = torch.cat([_log_p(subject, place, scales) for scales in masks])
+            source, written = (log_p - log_p_without).split(sides)
             return Saliency(source, written, log_p)
     if method == "gradient":
         source, written = _gradient(subject, place, whole, whole[:, 0]).split(sides)
         return Saliency(source, written, log_p)
     for steps in STEPS:
-        if steps > STEPS[0] and steps * sum(sides) > BUDGET:
+        if steps > STEPS[0] and steps * sum(sides) > MAX_TOKENS:
             break
-        # Gauss-Legendre points of u on the path u³: close together near nothing, where norms make it steep
-        u, weights = _gauss(steps)
+        # Gauss-Legendre points of u on the path u³: dense near zero, where layer norms make it steep
+        u, weights = _gauss_legendre(steps)
         parts = zip(u.split(rows), (3 * u**2 * weights).split(rows), strict=True)
         shares = [
             _gradient(subject, place, point[:, None] ** 3 * whole, weight)
             for point, weight in parts
         ]
         source, written = torch.stack(shares).sum(0).split(sides)
-        result = Saliency(source, written, log_p, nothing, steps)
+        result = Saliency(source, written, log_p, baseline, steps)
         if result.gap <= COMPLETE:
             break
     return result
@@ -84,7 +90,7 @@ def saliency(
 def _gradient(
     subject: Subject, place: int, scales: Float[Tensor, "P N"], weights: Float[Tensor, " P"]
 ) -> Float[Tensor, " N"]:
-    """The weighted sum over points of embedding · gradient, which is the gradient of each token's scale."""
+    """Return the weighted sum over points of embedding · gradient, which is the gradient of each token's scale."""
     scales.requires_grad_()
     with torch.enable_grad():
         log_p = weights @ _log_p(subject, place, scales)
@@ -92,15 +98,15 @@ def _gradient(
 
 
 def _log_p(subject: Subject, place: int, scales: Float[Tensor, "P N"]) -> Float[Tensor, " P"]:
-    """The log-probability of the answer at one place, in a copy of the text for each row of scales.
+    """Return the log-probability of the answer at one position, once for each row of scales.
 
-    A token's embedding is multiplied by its scale, whatever door it came in by: first the source's, then the text's.
+    Each token's embedding is multiplied by its scale; the source tokens come first, then those of the output.
     """
     source, written = scales.split([len(subject.source), len(subject.written)], dim=1)
     fits = []
 
     def scale(name: str, value: Tensor) -> Tensor:
-        if name not in ENTRANCES:
+        if name not in EMBEDDINGS:
             return value
         factors = written if name == "decoder.embedding" else source
         fits.append(value.shape[1] == factors.shape[1])
@@ -110,22 +116,22 @@ def _log_p(subject: Subject, place: int, scales: Float[Tensor, "P N"]) -> Float[
         log_p = subject.copies(len(scales))[:, place].double().log_softmax(-1)
     if not fits or not all(fits):
         raise UsageError(
-            "this model has no vector for each token that an answer could rest on",
-            hint="try 'lens'.",
+            "saliency needs a model with an embedding for each token, which this one does not have",
+            hint="use the view 'lens'.",
         )
     return log_p[:, subject.answers[place]]
 
 
-def _gauss(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
-    """Where to look between 0 and 1, and how much each look counts: Gauss-Legendre points."""
-    places, weights = map(torch.from_numpy, leggauss(points))
-    return (places + 1) / 2, weights / 2
+def _gauss_legendre(points: int) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
+    """Return the nodes between 0 and 1 and the weights of Gauss-Legendre quadrature."""
+    nodes, weights = map(torch.from_numpy, leggauss(points))
+    return (nodes + 1) / 2, weights / 2
 
 
 def saliency_view(
     subject: Subject, *, method: str = "integrated", position: int | None = None
 ) -> View:
-    """The input coloured by what each token adds to the log-probability of one answer."""
+    """Colour the input by what each token adds to the log-probability of one answer."""
     one_of("method", method, get_args(Method))
     place = subject.place(position)
     result = saliency(subject, method=method, position=position)  # type: ignore[arg-type]
@@ -145,10 +151,11 @@ def saliency_view(
             parts += [f"{name}:", text]
     if result.baseline is not None:
         data |= {"baseline": result.baseline, "completeness_gap": result.gap, "steps": result.steps}
-        note = f"sum {result.sum:.3f} of a difference of {log_p - result.baseline:.3f} ({result.steps} steps)"
+        difference = log_p - result.baseline
+        note = (
+            f"the contributions sum to {result.sum:.3f} of {difference:.3f} ({result.steps} steps)"
+        )
         if result.gap > COMPLETE:
-            note += (
-                ": incomplete, the path is too rough; try a shorter text, or --method leave-one-out"
-            )
+            note += ": incomplete; use a shorter text, or --method leave-one-out"
         parts.append(note)
     return View("saliency", f"what {answer!r} rests on ({method})", data, parts)

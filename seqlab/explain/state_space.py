@@ -1,4 +1,4 @@
-"""State-space models from inside: the trellis of a hidden Markov model, the bands of a Kalman filter."""
+"""The views `trellis`, of a hidden Markov model, and `band`, of a forecaster and of a Kalman filter."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -21,13 +21,17 @@ from seqlab.padded import Padded
 from seqlab.tasks import subject as subject_of
 from seqlab.tasks.bands import Forecast, forecast, forecast_series
 
+MAX_STATES = 24  # of more states, only those that are probable somewhere are drawn
+MIN_PROBABILITY = 0.005
+NORMAL_80 = 1.2816  # standard deviations on either side that hold 80 % of a normal distribution
+
 
 def trellis_view(bundle: Bundle, given: Any) -> View:
-    """How likely each hidden state is at each position, given all there is (E9), and the likeliest path (E10)."""
+    """Show the posterior of the hidden states at each position (E9) and the likeliest path (E10)."""
     if bundle.recipe.model.hmm is None:
         raise UsageError(
-            "this model has no hidden states of a chain",
-            hint="give one of recipe hmm-tagger or hmm-lm.",
+            "the view 'trellis' needs a hidden Markov model",
+            hint="use a model of the recipe hmm-tagger or hmm-lm.",
         )
     subject = subject_of(bundle, given)
     trace = subject.trace()
@@ -46,12 +50,12 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
         what = "belief about the next state"
     names = [states[i] for i in path]
     steps = list(zip(positions, names, strict=True))
-    many = belief.shape[1] > 24
-    kept = np.flatnonzero(belief.max(0) > (0.005 if many else -1.0))
+    has_many_states = belief.shape[1] > MAX_STATES
+    visible = np.flatnonzero(belief.max(0) > (MIN_PROBABILITY if has_many_states else -1.0))
     columns = [f"{token} {name}" for token, name in steps]
-    title = f"{what}; beside each token the path"
+    title = f"{what}; the columns name each token and its state on the likeliest path"
     heat = HeatMap(
-        belief.T[kept], [states[i] for i in kept], columns, title=title, reach=(0.0, 1.0)
+        belief.T[visible], [states[i] for i in visible], columns, title=title, reach=(0.0, 1.0)
     )
     line = "the likeliest path: " + " ".join(f"{token}/{name}" for token, name in steps)
     return View(
@@ -63,8 +67,8 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
 
 
 def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
-    """A series, what is forecast of it, and the band that should hold it; of a Kalman filter, also what it saw."""
-    series_of(bundle.codec)  # a model that forecasts nothing says so
+    """Show a series, its forecast and the prediction interval; of a Kalman filter, also filter and smoother."""
+    series_of(bundle.codec)  # raises an error if the model is not a forecaster
     prediction = forecast(bundle, given)
     name = one_of("column", column or prediction.columns[0], prediction.columns)
     last = max(bundle.recipe.forecast.look_back, 2 * bundle.recipe.forecast.horizon)
@@ -72,19 +76,26 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
     history, mean, low, high = (
         np.asarray(series[key], float) for key in ("history", "mean", "low", "high")
     )
-    ahead = len(history) + np.arange(len(mean), dtype=float)
+    future = len(history) + np.arange(len(mean), dtype=float)
     level = f"{100 * prediction.level:.0f} %"
-    curves = [Curve("seen", history), Curve("forecast", mean, ahead)]
-    bands = [Band(level, low, high, ahead, CATEGORICAL[1])]
+    curves = [Curve("observed", history), Curve("forecast", mean, future)]
+    bands = [Band(level, low, high, future, CATEGORICAL[1])]
     estimates: dict[str, Any] = {}
     if isinstance(bundle.model, LDSForecaster):
-        estimates, reach = _estimates(bundle, prediction, name, last)
+        estimates, half_width = _estimates(bundle, prediction, name, last)
         curves += [
             Curve(label, values, dashed=label == "filter") for label, values in estimates.items()
         ]
-        low, high = estimates["smoother"] - reach, estimates["smoother"] + reach
-        bands.append(Band("smoother, 80 %", low, high, colour=CATEGORICAL[3]))
-    title = f"{name}: {len(mean)} steps ahead, {level} band"
+        smoother = estimates["smoother"]
+        bands.append(
+            Band(
+                "smoother, 80 %",
+                smoother - half_width,
+                smoother + half_width,
+                colour=CATEGORICAL[3],
+            )
+        )
+    title = f"{name}: {len(mean)} steps ahead, {level} interval"
     lines = Lines(
         curves,
         bands,
@@ -104,7 +115,10 @@ def band_view(bundle: Bundle, given: Any, *, column: str | None = None) -> View:
 def _estimates(
     bundle: Bundle, prediction: Forecast, name: str, last: int
 ) -> tuple[dict[str, Vector], Vector]:
-    """The filter's estimate of each past value from those up to it, the smoother's from all; and the latter's reach."""
+    """Return the filter's and the smoother's estimates of the past values, and half the width of the 80 % interval.
+
+    The filter estimates each value from those up to it, the smoother from all.
+    """
     variables = series_of(bundle.codec)
     place = prediction.columns.index(name)
     count = len(variables.columns)
@@ -122,7 +136,5 @@ def _estimates(
     estimates = {
         label: (each @ matrix.mT)[0, :, 0].numpy() * scale + mean for label, each in states.items()
     }
-    spread = (matrix @ smoothed.covariance @ matrix.mT)[0, :, 0, 0].clamp(
-        min=0
-    ).sqrt().numpy() * scale
-    return estimates, 1.2816 * spread
+    variance = (matrix @ smoothed.covariance @ matrix.mT)[0, :, 0, 0].clamp(min=0)
+    return estimates, NORMAL_80 * (variance.sqrt().numpy() * scale)

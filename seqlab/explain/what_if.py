@@ -1,4 +1,4 @@
-"""The model once more with something changed: a head or unit silenced, a token replaced, another temperature."""
+"""The view `what-if`: the answer after a change: heads or units set to zero, a token replaced, another temperature."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,65 +23,66 @@ ABLATABLE = (".heads", ".weights", ".h", ".c", ".output", ".inner", ".embedding"
 
 @dataclass(frozen=True)
 class Ablation:
-    """A tap by name, and which of its heads (of `.heads`) or units; none means all of it."""
+    """A stage, and which of its heads (of `.heads`) or units to set to zero; no indices means all of it."""
 
     name: str
-    places: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, text: str, trace: Trace) -> "Ablation":
-        """`encoder.0.attention.heads:3` or `decoder.0.h:17,18`; what there is comes from a trace."""
-        name, _, places = text.partition(":")
-        taps = [tap for tap in trace.names() if tap.endswith(ABLATABLE)]
-        if name not in taps:
+        """Parse `encoder.0.attention.heads:3` or `decoder.0.h:17,18`; the stages are those of a trace."""
+        name, _, list_of_indices = text.partition(":")
+        stages = [stage for stage in trace.names() if stage.endswith(ABLATABLE)]
+        if name not in stages:
+            raise UsageError(f"there is no stage '{name}' to ablate", hint=nearest(name, stages))
+        if list_of_indices and not re.fullmatch(r"\d+(,\d+)*", list_of_indices):
             raise UsageError(
-                f"there is nothing called '{name}' to silence", hint=nearest(name, taps)
+                f"'{list_of_indices}' is not a list of heads or units",
+                hint="write them as :3 or :3,4.",
             )
-        if places and not re.fullmatch(r"\d+(,\d+)*", places):
-            raise UsageError(
-                f"'{places}' are no numbers of heads or units", hint="write them as :3 or :3,4."
-            )
-        chosen = tuple(int(place) for place in places.split(",") if place)
+        indices = tuple(int(index) for index in list_of_indices.split(",") if index)
         size = trace[name].shape[_dimension(name)]
-        for place in chosen:
-            if place >= size:
-                raise UsageError(f"there is no {place} in {name}", hint=f"it has 0 to {size - 1}.")
-        return cls(name, chosen)
+        for index in indices:
+            if index >= size:
+                raise UsageError(
+                    f"there is no {index} in {name}", hint=f"use a number from 0 to {size - 1}."
+                )
+        return cls(name, indices)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         if name != self.name:
             return value
-        if not self.places:
+        if not self.indices:
             return torch.zeros_like(value)
-        return value.index_fill(_dimension(name), torch.tensor(self.places), 0.0)
+        return value.index_fill(_dimension(name), torch.tensor(self.indices), 0.0)
 
 
 @contextmanager
 def ablated(ablations: Sequence[Ablation]) -> Iterator[None]:
-    """Within this block, these parts of a model are silent."""
+    """Set these parts of a model to zero within the context."""
 
-    def silence(name: str, value: Tensor) -> Tensor:
+    def set_to_zero(name: str, value: Tensor) -> Tensor:
         for ablation in ablations:
             value = ablation(name, value)
         return value
 
-    with listening(silence):
+    with listening(set_to_zero):
         yield
 
 
-def replaced(words: Sequence[str], change: str) -> list[str]:
-    """`3=word`: the third token of the input is another."""
-    place, equals, word = change.partition("=")
-    if not equals or not place.isdecimal() or not 1 <= int(place) <= len(words):
+def replace_word(words: Sequence[str], change: str) -> list[str]:
+    """Apply a change such as `3=word`, which replaces the third word of the input."""
+    position, equals, word = change.partition("=")
+    if not equals or not position.isdecimal() or not 1 <= int(position) <= len(words):
         raise UsageError(
             f"--replace {change}: not of the form PLACE=WORD",
-            hint=f"places are 1 to {len(words)}: 2=house.",
+            hint=f"positions are 1 to {len(words)}: 2=house.",
         )
-    return [*words[: int(place) - 1], word, *words[int(place) :]]
+    return [*words[: int(position) - 1], word, *words[int(position) :]]
 
 
 def _dimension(name: str) -> int:
-    """Where heads or units are counted: heads stand before positions, units after."""
+    """Return the dimension of heads or units: heads come before positions, units after."""
     return 1 if name.endswith((".heads", ".weights")) else -1
 
 
@@ -94,14 +95,15 @@ def what_if_view(
     prefix: str = "",
     temperature: float | None = None,
 ) -> View:
-    """The answer as it is and as it would be, and how likely the model then still finds what it said before."""
+    """Show the answer before and after the change, and how the log-probability of the old answer changes."""
     if not (ablate or replace or prefix or temperature):
         raise UsageError(
-            "what if what?", hint="give --ablate, --replace, --prefix or --temperature."
+            "the view 'what-if' needs a change to the model or the input",
+            hint="give --ablate, --replace, --prefix or --temperature.",
         )
     subject = subject_of(bundle, given)
-    silent = [Ablation.parse(text, subject.trace()) for text in ablate]
-    changed = given if replace is None else " ".join(replaced(str(given).split(), replace))
+    ablations = [Ablation.parse(text, subject.trace()) for text in ablate]
+    changed = given if replace is None else " ".join(replace_word(str(given).split(), replace))
     decode = bundle.recipe.decode
     changes = [*ablate, *filter(None, [replace, prefix and f"prefix {prefix!r}"])]
     if temperature is not None:
@@ -110,7 +112,7 @@ def what_if_view(
     before = predict(bundle, [given])[0].output
     with torch.inference_mode():
         old = subject.log_probabilities().numpy()
-    with ablated(silent), torch.inference_mode():
+    with ablated(ablations), torch.inference_mode():
         after = predict(bundle, [changed], decode=decode, prefix=prefix)[0].output
         new = subject.log_probabilities().numpy()
     data: dict[str, Any] = {"input": str(given), "changed_input": str(changed)}
@@ -121,9 +123,9 @@ def what_if_view(
     if changed == given:
         change = new - old
         data["log_probability_after"] = old + change
-        title = "change in the log-probability of the old answer's parts"
+        title = "change of the log-probability of each part of the old answer"
         parts += [
-            "the old answer's log-probability changes by:",
+            "change of the log-probability of each part of the old answer:",
             Bars(change, subject.answer_names, title=title),
         ]
     return View("what-if", f"what if: {'; '.join(changes)}", data, parts)

@@ -12,45 +12,46 @@ from .conftest import TRANSFORMER
 
 
 @pytest.fixture
-def searched(bundle_of):
+def search(bundle_of):
     bundle = bundle_of("translate", TRANSFORMER)
-    looked = subject(bundle, "the cat")
+    example = subject(bundle, "the cat")
     limits = target_limits(bundle, bundle.recipe.decode)
     with torch.inference_mode():
         return (
             bundle,
-            looked,
+            example,
             limits,
-            recorded_search(looked.decoder, looked.memory(), (SOS,), Beam(4), limits),
+            recorded_search(example.decoder, example.memory(), (SOS,), Beam(4), limits),
         )
 
 
-def test_the_recorded_search_is_the_search(searched):
-    _bundle, looked, limits, recorded = searched
+def test_the_recorded_search_is_the_search(search):
+    _bundle, example, limits, recorded = search
     with torch.inference_mode():
         plain = beam_search(
-            looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), Beam(4), limits
+            example.decoder, example.memory(), Padded.from_rows([[SOS]]), Beam(4), limits
         ).best[0]
     assert list(recorded.best) == plain
 
 
-def test_the_recorded_search_with_another_penalty_is_the_search(searched):
-    _, looked, limits, _ = searched
+def test_the_recorded_search_with_another_penalty_is_the_search(search):
+    _, example, limits, _ = search
     for penalty in (0.0, 0.6, 2.0):
         beam = Beam(4, penalty)
         with torch.inference_mode():
             plain = beam_search(
-                looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), beam, limits
+                example.decoder, example.memory(), Padded.from_rows([[SOS]]), beam, limits
             ).best[0]
-            recorded = recorded_search(looked.decoder, looked.memory(), (SOS,), beam, limits)
+            recorded = recorded_search(example.decoder, example.memory(), (SOS,), beam, limits)
         assert list(recorded.best) == plain
 
 
-def test_the_tree_holds_each_result_and_what_was_cut_off(searched):
-    recorded = searched[3]
+def test_the_tree_holds_results_and_pruned_hypotheses(search):
+    recorded = search[3]
     paths = []
     for place, node in enumerate(recorded.nodes):
-        path, at = [], place
+        path = []
+        at = place
         while at is not None:
             path.append(recorded.nodes[at].token)
             at = recorded.nodes[at].parent
@@ -62,25 +63,25 @@ def test_the_tree_holds_each_result_and_what_was_cut_off(searched):
     assert {node.fate for _, node in paths} >= {"kept", "pruned"}
 
 
-def test_a_replay_with_the_same_settings_is_exact(searched):
-    data = beam_view(searched[0], "the cat", beam=4, replay_beam=4).data
+def test_a_replay_with_the_same_settings_is_exact(search):
+    data = beam_view(search[0], "the cat", beam=4, replay_beam=4).data
     assert data["replayed"] == data["hypotheses"] != []
 
 
 @pytest.mark.parametrize(("width", "penalty"), [(1, 1.0), (4, 0.0), (2, 0.6), (6, 2.0)])
-def test_a_replay_finds_what_the_model_would(searched, width, penalty):
-    """Also where it leaves the tree: then no path is said to lie in it."""
-    bundle, looked, limits, _ = searched
+def test_a_replay_equals_a_search_with_those_settings(search, width, penalty):
+    """A result that is not in the recorded tree has an empty path."""
+    bundle, example, limits, _ = search
     view = beam_view(bundle, "the cat", beam=4, replay_beam=width, replay_penalty=penalty)
     beam = Beam(width, penalty)
     with torch.inference_mode():
         plain = beam_search(
-            looked.decoder, looked.memory(), Padded.from_rows([[SOS]]), beam, limits
+            example.decoder, example.memory(), Padded.from_rows([[SOS]]), beam, limits
         ).best[0]
-    assert [found["score"] for found in view.data["replayed"]] == [best.score for best in plain]
+    assert [result["score"] for result in view.data["replayed"]] == [best.score for best in plain]
     nodes = view.data["nodes"]
-    for found, best in zip(view.data["replayed"], plain, strict=True):
-        assert [nodes[place]["token"] for place in found["path"]][: len(best.tokens)] in (
+    for result, best in zip(view.data["replayed"], plain, strict=True):
+        assert [nodes[place]["token"] for place in result["path"]][: len(best.tokens)] in (
             list(best.tokens),
             [],
         )

@@ -22,21 +22,21 @@ TEXTS = {
 
 @pytest.mark.parametrize("task", TEXTS)
 def test_a_trace_gives_what_the_model_gives(task, bundle_of):
-    looked = subject(bundle_of(task), TEXTS[task])
-    trace = looked.trace()
+    example = subject(bundle_of(task), TEXTS[task])
+    trace = example.trace()
     torch.testing.assert_close(
-        trace["logits"].reshape(len(looked.answers), -1), looked.logits(), atol=1e-5, rtol=0
+        trace["logits"].reshape(len(example.answers), -1), example.logits(), atol=1e-5, rtol=0
     )
-    assert len(looked.answer_names) == len(looked.answers)
+    assert len(example.answer_names) == len(example.answers)
 
 
-def test_a_translation_is_read_as_the_search_found_it(bundle_of):
+def test_a_hypothesis_of_the_search_keeps_its_log_probability(bundle_of):
     bundle = bundle_of("translate", TRANSFORMER)
-    found = hypotheses(Job(bundle, ["the cat"], bundle.recipe.decode))[0]
+    results = hypotheses(Job(bundle, ["the cat"], bundle.recipe.decode))[0]
     second = subject(bundle, "the cat", hypothesis=2)
-    assert second.writes == (SOS, *found[1].tokens)
-    whole = second.log_probabilities()[: len(found[1].log_probabilities)].sum()
-    assert float(whole.detach()) == pytest.approx(found[1].log_probability, abs=1e-5)
+    assert second.writes == (SOS, *results[1].tokens)
+    whole = second.log_probabilities()[: len(results[1].log_probabilities)].sum()
+    assert float(whole.detach()) == pytest.approx(results[1].log_probability, abs=1e-5)
     with pytest.raises(UsageError, match="no hypothesis 9"):
         subject(bundle, "the cat", hypothesis=9)
 
@@ -51,7 +51,7 @@ def test_the_answers_are_those_that_predict_gives(bundle_of):
     likely = float(text.log_probabilities()[:-1].sum().detach())
     ended = score(task_of(bundle_of("lm").recipe), bundle_of("lm"), [], ["the c"])[
         0
-    ]  # which adds the end
+    ]  # includes the end token
     assert likely > ended
     filled = subject(bundle_of("mask"), "the [MASK] ran")
     assert filled.answer_names[0], filled.answer_names[2] == ("the", "ran")
@@ -85,8 +85,8 @@ def test_a_trace_is_written_and_read_back(settings, bundle_of, tmp_path):
         Trace.load(tmp_path / "other.safetensors")
 
 
-def test_what_is_read_from_the_right_stands_at_its_own_token(bundle_of):
-    """The last token is the first that the backward layer reads: alone, it has the same state there."""
+def test_backward_states_are_aligned_with_their_tokens(bundle_of):
+    """The backward layer reads the last token first, so its state there equals that of the token alone."""
     bundle = bundle_of("tag", "model.encoder.bidirectional=true")
     whole, last = subject(bundle, "the dog ran").trace(), subject(bundle, "ran").trace()
     torch.testing.assert_close(

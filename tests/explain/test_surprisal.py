@@ -1,4 +1,4 @@
-"""Bits are those of the model's own probabilities, and the picture and the letters show the same ones."""
+"""The view `surprisal`: bits follow from the model's probabilities, in the picture and in the text."""
 
 import json
 import math
@@ -26,17 +26,17 @@ def test_the_bits_of_a_translation_are_its_score(bundle_of):
     assert data["perplexity"] == pytest.approx(math.exp(-log_p / 4), rel=1e-5)
 
 
-def test_the_guess_after_a_text_is_not_counted(bundle_of):
+def test_the_continuation_after_a_text_is_not_counted(bundle_of):
     bundle = bundle_of("lm")
-    data, looked = surprisal_view(subject(bundle, "the cat")).data, subject(bundle, "the cat")
+    data, example = surprisal_view(subject(bundle, "the cat")).data, subject(bundle, "the cat")
     assert "".join(data["tokens"]).endswith("cat")
-    assert len(data["tokens"]) == len(looked.answers) - 1
+    assert len(data["tokens"]) == len(example.answers) - 1
     assert -data["bits"] * math.log(2) == pytest.approx(
-        looked.log_probabilities().detach().numpy()[:-1]
+        example.log_probabilities().detach().numpy()[:-1]
     )
 
 
-def test_labels_stand_beside_their_tokens(bundle_of):
+def test_labels_are_shown_with_their_tokens(bundle_of):
     bundle = bundle_of("tag")
     view = surprisal_view(subject(bundle, "the dog ran"))
     labels = predict(bundle, ["the dog ran"])[0].output.split()
@@ -57,7 +57,7 @@ def test_the_most_surprising_tokens_are_named_with_what_was_expected(bundle_of):
         assert each["bits"] >= data["mean"]
 
 
-def test_bars_are_as_high_as_their_bits_and_stand_in_the_picture(bundle_of):
+def test_bars_are_proportional_to_bits_and_inside_the_picture(bundle_of):
     view = surprisal_view(subject(bundle_of("lm"), "the cat saw a dog " * 8))
     (canvas,), bits = view.canvases, view.data["bits"]
     bars = [item for item in canvas.items if isinstance(item, Rect)]
@@ -78,7 +78,7 @@ def test_a_terminal_shows_bars_within_its_columns(bundle_of, task, given):
     assert any(" bits per token, perplexity " in line for line in shown)
 
 
-def test_colours_change_nothing_else(bundle_of):
+def test_colours_do_not_change_the_text(bundle_of):
     view = surprisal_view(subject(bundle_of("tag"), "the dog ran"))
     coloured = view.to_text(colour=True)
     assert "\x1b[" in coloured
@@ -86,6 +86,6 @@ def test_colours_change_nothing_else(bundle_of):
     assert plain == view.to_text().split("\n")
 
 
-def test_one_token_alone_has_no_surprise(bundle_of):
+def test_a_single_token_has_no_surprisal(bundle_of):
     with pytest.raises(UsageError, match="a single token"):
         surprisal_view(subject(bundle_of("lm", "data.unit=stream"), "t"))

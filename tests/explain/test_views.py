@@ -1,4 +1,4 @@
-"""Every view that applies to a model renders in every form, and the numbers in it are the model's."""
+"""Every view of a model renders in every format, and shows the numbers of the model."""
 
 import json
 import math
@@ -115,32 +115,32 @@ def test_the_numbers_of_the_attention_view_are_the_weights(bundle_of, tmp_path):
     assert cross["weights"][1][0] == pytest.approx(expected, abs=1e-5)
     assert (
         len(seen["maps"]) == 2 + 2 * 2
-    )  # two blocks that read, two that write with two attentions each
+    )  # two encoder blocks with one attention each, two decoder blocks with two
 
 
-def test_the_lens_ends_in_the_probabilities_of_predict(bundle_of, tmp_path):
+def test_the_lens_shows_the_probabilities_of_predict(bundle_of, tmp_path):
     bundle = bundle_of("classify", "")
     seen = json.loads(explain(bundle, "the cat", "lens", folder=tmp_path).to_json())
     from seqlab.tasks import predict
 
-    told = predict(bundle, ["the cat"])[0]
+    prediction = predict(bundle, ["the cat"])[0]
     best = seen["likeliest"][0][0]
-    assert best["answer"] == told.output
-    assert best["probability"] == pytest.approx(told.details["probability"], abs=1e-5)
+    assert best["answer"] == prediction.output
+    assert best["probability"] == pytest.approx(prediction.details["probability"], abs=1e-5)
     assert next(stage["name"] for stage in seen["stages"]) == "encoder.embedding"
 
 
-def test_a_planted_head_that_follows_the_token_before_is_found(bundle_of, tmp_path):
+def test_a_head_that_attends_to_the_previous_token_is_named(bundle_of, tmp_path):
     import numpy as np
 
-    from seqlab.explain.attention import Map
+    from seqlab.explain.attention import AttentionMap
 
     names = tuple("abcdef")
     weights = np.full((2, 6, 6), 1 / 6)
     weights[1] = np.eye(6, k=-1) * 0.9 + 0.1 / 6
-    planted = Map("decoder.0.attention", weights, names, names)
-    assert planted.follows(0)[0] == ""
-    assert planted.follows(1)[0] == "the token before"
+    planted = AttentionMap("decoder.0.attention", weights, names, names)
+    assert planted.focus(0)[0] == ""
+    assert planted.focus(1)[0] == "the token before"
 
 
 def test_a_long_input_renders_quickly_and_small(bundle_of, tmp_path):
@@ -155,26 +155,26 @@ def test_a_long_input_renders_quickly_and_small(bundle_of, tmp_path):
     assert len(explain(bundle, text, "lens", folder=tmp_path).to_html().encode()) < 10_000_000
 
 
-def test_what_is_not_there_is_named(bundle_of, tmp_path):
+def test_unknown_views_layers_heads_and_options_are_refused(bundle_of, tmp_path):
     bundle = bundle_of("translate", TRANSFORMER)
-    with pytest.raises(UsageError, match="no view 'atention'") as wrong:
+    with pytest.raises(UsageError, match="no view 'atention'") as error:
         explain(bundle, "cat", "atention", folder=tmp_path)
-    assert "attention" in wrong.value.hint
-    with pytest.raises(UsageError, match=r"no attention layer 'encoder\.7\.attention'") as wrong:
+    assert "attention" in error.value.hint
+    with pytest.raises(UsageError, match=r"no attention layer 'encoder\.7\.attention'") as error:
         explain(bundle, "cat", "attention", folder=tmp_path, layer="encoder.7.attention")
-    assert "encoder.0.attention" in wrong.value.hint
+    assert "encoder.0.attention" in error.value.hint
     with pytest.raises(UsageError, match="no head 9"):
         explain(bundle, "cat", "attention", folder=tmp_path, head=9)
-    with pytest.raises(UsageError, match="has no --unit") as wrong:
+    with pytest.raises(UsageError, match="has no --unit") as error:
         explain(bundle, "cat", "attention", folder=tmp_path, unit=3)
-    assert "--layer" in wrong.value.hint
+    assert "--layer" in error.value.hint
     with pytest.raises(UsageError, match="needs an input"):
         explain(bundle, None, "attention", folder=tmp_path)
     with pytest.raises(UsageError, match="has no attention"):
         explain(bundle_of("lm"), "cat", "attention", folder=tmp_path)
     with pytest.raises(UsageError, match="no method 'magic'"):
         explain(bundle, "cat", "saliency", folder=tmp_path, method="magic")
-    with pytest.raises(UsageError, match="what if what"):
+    with pytest.raises(UsageError, match="needs a change"):
         explain(bundle, "cat", "what-if", folder=tmp_path)
     with pytest.raises(UsageError, match="merges nothing"):
         explain(bundle, "cat", "bpe", folder=tmp_path)
@@ -226,8 +226,8 @@ def tagged(tmp_path_factory):
     return lab.train("tag", folder / "tags.conll", recipe="hmm-tagger", out=folder / "m").model
 
 
-def test_a_chain_of_hidden_states_has_no_saliency(tagged):
-    with pytest.raises(UsageError, match="no vector for each token"):
+def test_a_hidden_markov_model_has_no_saliency(tagged):
+    with pytest.raises(UsageError, match="needs a model with an embedding"):
         tagged.explain("the cat ran", "saliency")
     assert views_of(tagged.bundle, has_run=True) == [
         "lens",
@@ -249,7 +249,7 @@ def test_the_trellis_shows_posteriors_and_the_path(tagged):
     assert "cat/NOUN" in tagged.explain("the cat ran", "trellis").to_text()
 
 
-def test_every_view_of_a_hidden_markov_model_shows_or_says_why_not(tagged):
+def test_every_view_of_a_hidden_markov_model_works_or_gives_a_reason(tagged):
     shown = set()
     for view in VIEWS:
         with suppress(UsageError):
@@ -262,7 +262,7 @@ def test_every_view_of_a_hidden_markov_model_shows_or_says_why_not(tagged):
 
 
 @pytest.mark.parametrize("recipe", ["gru-forecast", "lds-forecast"])
-def test_the_band_shows_what_predict_says(recipe, tmp_path):
+def test_the_band_shows_the_forecast_of_predict(recipe, tmp_path):
     times = [date(2024, 1, 1) + timedelta(days=day) for day in range(56)]
     lines = [f"{time},{math.sin(i / 3) + 5}" for i, time in enumerate(times)]
     (tmp_path / "series.csv").write_text("\n".join(["date,x", *lines]) + "\n")
@@ -278,13 +278,13 @@ def test_the_band_shows_what_predict_says(recipe, tmp_path):
         "forecast", tmp_path / "series.csv", recipe=recipe, settings=settings, out=tmp_path / "m"
     ).model
     seen = model.explain(str(tmp_path / "series.csv"), "band")
-    said = model.predict(str(tmp_path / "series.csv"))
-    told = json.loads(seen.to_json())
-    assert told["mean"] == pytest.approx(said.mean[:, 0].tolist(), rel=1e-4)
-    assert told["times"] == list(said.times)
+    forecast = model.predict(str(tmp_path / "series.csv"))
+    data = json.loads(seen.to_json())
+    assert data["mean"] == pytest.approx(forecast.mean[:, 0].tolist(), rel=1e-4)
+    assert data["times"] == list(forecast.times)
     if recipe == "lds-forecast":
-        apart = [abs(a - b) for a, b in zip(told["smoother"], told["history"], strict=True)]
-        assert max(apart) < 1.0
+        errors = [abs(a - b) for a, b in zip(data["smoother"], data["history"], strict=True)]
+        assert max(errors) < 1.0
     seen.save(tmp_path / "band.png")
     with pytest.raises(UsageError, match="no column 'y'"):
         model.explain(str(tmp_path / "series.csv"), "band", column="y")
