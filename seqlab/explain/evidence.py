@@ -1,4 +1,4 @@
-"""Why a baseline answers as it does: its n-grams, the features of a word, its neighbours, or its forms of smoothing."""
+"""The view `evidence`: the n-grams, features, neighbours or smoothing forms that the answer of a baseline rests on."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -24,14 +24,14 @@ from seqlab.tasks import subject as subject_of
 from seqlab.tasks.bands import forecast, last_window
 from seqlab.text import EOS, SOS
 
-SHOWN = 20  # features or examples
-LONGEST = 60  # characters of an example
+MAX_FEATURES = 20
+MAX_CHARACTERS = 60  # of an example
 
 
 def evidence_view(
     bundle: Bundle, given: Any, *, position: int | None = None, column: str | None = None
 ) -> View:
-    """What speaks for the answer of a baseline: n-grams, features of a word, nearest examples, or forms of a season."""
+    """Show the n-grams, features of a word, nearest examples or smoothing forms that an answer rests on."""
     name = bundle.recipe.model.classical
     if name in ("linear", "crf"):
         return _features(bundle, given, position)
@@ -40,33 +40,42 @@ def evidence_view(
     if name == "smoothing":
         return _forms(bundle, given, column)
     raise UsageError(
-        "this model does not say what its answer rests on", hint="'saliency' or 'attention' may."
+        "the view 'evidence' needs a linear, CRF, nearest-neighbour or smoothing baseline",
+        hint="use the view 'saliency' or 'attention'.",
     )
 
 
 def _features(bundle: Bundle, given: Any, position: int | None) -> View:
-    """What each feature adds to the score of the answer, compared with the second best label."""
-    subject, names = subject_of(bundle, given), labels_in(bundle.codec).names
-    reads, of_a_word = cast(Padded, subject.reads), isinstance(bundle.model, CRF)
-    place = subject.place(position) if of_a_word else 0
+    """Show what each feature adds to the score of the answer, minus what it adds to the second best label."""
+    subject = subject_of(bundle, given)
+    names = labels_in(bundle.codec).names
+    reads = cast(Padded, subject.reads)
+    is_tagger = isinstance(bundle.model, CRF)
+    place = subject.place(position) if is_tagger else 0
     best = subject.answers[place]
     with torch.inference_mode():
         others = [i for i in subject.logits()[place].argsort(descending=True).tolist() if i != best]
-        each = cast(Any, bundle.model).contributions(reads)
-    each = each[place] if of_a_word else each
-    against = others[0] if others else best
-    apart = (each[:, best] - each[:, against] if others else each[:, best]).double().numpy()
-    order = np.argsort(-np.abs(apart), kind="stable")[:SHOWN]
-    order = order[apart[order] != 0]
+        contributions = cast(Any, bundle.model).contributions(reads)
+    contributions = contributions[place] if is_tagger else contributions
+    second = others[0] if others else best
+    difference = contributions[:, best]
+    if others:
+        difference = difference - contributions[:, second]
+    weights = difference.double().numpy()
+    order = np.argsort(-np.abs(weights), kind="stable")[:MAX_FEATURES]
+    order = order[weights[order] != 0]
     features = _feature_names(bundle, subject, reads.values[0, place])
-    chosen, values = [features[i] for i in order.tolist()], apart[order]
-    about = f"of '{subject.source[place]}' " if of_a_word else ""
-    title = f"what {about}speaks for '{names[best]}' and not for '{names[against]}'"
-    data = {"answer": names[best], "instead": names[against], "features": chosen, "weights": values}
-    return View("evidence", title, data, [Bars(values, chosen, title="what each adds, in nats")])
+    chosen = [features[i] for i in order.tolist()]
+    values = weights[order]
+    word = f" of '{subject.source[place]}'" if is_tagger else ""
+    title = f"features{word} for '{names[best]}' rather than '{names[second]}'"
+    data = {"answer": names[best], "instead": names[second], "features": chosen, "weights": values}
+    bars = Bars(values, chosen, title="contribution of each feature, in nats")
+    return View("evidence", title, data, [bars])
 
 
 def _feature_names(bundle: Bundle, subject: Subject, ids: torch.Tensor) -> Sequence[str]:
+    """Return the names of the features that the model reads."""
     source = bundle.codec.source
     if isinstance(source, SpellingSource):
         return [source.vocabulary.name(i) if i else "" for i in ids.tolist()]
@@ -76,48 +85,60 @@ def _feature_names(bundle: Bundle, subject: Subject, ids: torch.Tensor) -> Seque
 
 
 def _neighbours(bundle: Bundle, given: Any) -> View:
-    """The training examples most alike: how much, what they have in common, and what their answer is."""
-    model, source = cast(NeighbourModel, bundle.model), cast(NgramSource, bundle.codec.source)
+    """Show the nearest training examples: their answers, cosines, and the words that they share with the input."""
+    model = cast(NeighbourModel, bundle.model)
+    source = cast(NgramSource, bundle.codec.source)
     row = source.encode([source.load(given)])[0]
     reads = Padded.from_rows([torch.as_tensor(np.asarray(row))])
-    encoder, tokenizer = model.encoder, bundle.codec.target_tokenizer
+    tokenizer = bundle.codec.target_tokenizer
     with torch.inference_mode():
-        cosine = encoder.cosines(reads)[0]
-        best = cosine.topk(min(encoder.settings.count, len(cosine)))
-        (ids, values), common = encoder.ngrams(reads), []
-        ends = torch.cat([encoder.offsets[1:], encoder.offsets.new_tensor([len(encoder.ids)])])
-        own = dict(zip(ids[0].tolist(), values[0].tolist(), strict=True))
-        for place in best.indices.tolist():
-            part = slice(int(encoder.offsets[place]), int(ends[place]))
-            both = zip(encoder.ids[part].tolist(), encoder.values[part].tolist(), strict=True)
-            shared = sorted(((own[i] * v, i) for i, v in both if i in own), reverse=True)
-            words = [
-                source.vocabulary.name(i) for _, i in shared if i < len(source.vocabulary.words)
-            ]
-            common.append(words[:5])
-        context, _ = model.decoder.start(encoder(reads))
-    written = [[i for i in row if i not in (SOS, EOS)] for row in context[0][0].tolist()]
-    answers = [tokenizer.decode(ids) for ids in written]
-    alike = best.values.double().numpy()
+        cosine = model.encoder.cosines(reads)[0]
+        best = cosine.topk(min(model.encoder.settings.count, len(cosine)))
+        shared = _shared_words(model, source, reads, best.indices.tolist())
+        context, _ = model.decoder.start(model.encoder(reads))
+    targets = [[i for i in row if i not in (SOS, EOS)] for row in context[0][0].tolist()]
+    answers = [tokenizer.decode(ids) for ids in targets]
+    cosines = best.values.double().numpy()
     rows = [
-        [cut(answer, LONGEST), f"{value:.3f}", cut(", ".join(words), LONGEST)]
-        for answer, value, words in zip(answers, alike.tolist(), common, strict=True)
+        [cut(answer, MAX_CHARACTERS), f"{value:.3f}", cut(", ".join(words), MAX_CHARACTERS)]
+        for answer, value, words in zip(answers, cosines.tolist(), shared, strict=True)
     ]
-    data = {"answers": answers, "cosines": alike, "shared": common}
+    data = {"answers": answers, "cosines": cosines, "shared": shared}
     header = ["answer of a training example", "cosine", "words in common"]
     lines = [f"{value}  {answer}   ({words})" for answer, value, words in rows]
-    drawn = table(header, rows, title="the nearest examples of the training part")
-    return View("evidence", "the nearest training examples", data, [drawn, *lines])
+    picture = table(header, rows, title="the nearest examples of the training part")
+    return View("evidence", "the nearest training examples", data, [picture, *lines])
+
+
+def _shared_words(
+    model: NeighbourModel, source: NgramSource, reads: Padded, examples: list[int]
+) -> list[list[str]]:
+    """Return, for each training example, the five shared words that add most to the cosine."""
+    encoder = model.encoder
+    ids, values = encoder.ngrams(reads)
+    weights = dict(zip(ids[0].tolist(), values[0].tolist(), strict=True))
+    ends = torch.cat([encoder.offsets[1:], encoder.offsets.new_tensor([len(encoder.ids)])])
+    shared = []
+    for example in examples:
+        part = slice(int(encoder.offsets[example]), int(ends[example]))
+        ngrams = zip(encoder.ids[part].tolist(), encoder.values[part].tolist(), strict=True)
+        products = sorted(((weights[i] * v, i) for i, v in ngrams if i in weights), reverse=True)
+        num_words = len(source.vocabulary.words)
+        words = [source.vocabulary.name(i) for _, i in products if i < num_words]
+        shared.append(words[:5])
+    return shared
 
 
 def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
-    """The weight and the error of each form, and the level, the slope and the season of the heaviest one."""
-    model, source = cast(SmoothingForecaster, bundle.model), series_of(bundle.codec)
+    """Show the weight and the error of each smoothing form, and the season of the form with the largest weight."""
+    model = cast(SmoothingForecaster, bundle.model)
+    source = series_of(bundle.codec)
     name = one_of("column", column or source.columns[0], source.columns)
     place = source.columns.index(name)
     weights, errors = (each[place].double().numpy() for each in (model.weights, model.errors))
     tried = [number for number, error in enumerate(errors.tolist()) if np.isfinite(error)]
-    names, unit = list(NAMES), source.deviation[place]
+    names = list(NAMES)
+    unit = source.deviation[place]
     heaviest = int(weights.argmax())
     data: dict[str, Any] = {
         "column": name,
@@ -130,22 +151,24 @@ def _forms(bundle: Bundle, given: Any, column: str | None) -> View:
             if weights[i] > 0 and names[i] in FORMS
         },
     }
-    weighed = f"{name}: the weight of each form in the forecast"
-    missed = "mean absolute error when it forecast the training part"
-    drawn = [Bars(data["weights"], data["forms"], weighed)]
-    drawn.append(Bars(data["errors"], data["forms"], missed))
+    figures = [
+        Bars(data["weights"], data["forms"], f"{name}: weight of each form in the forecast"),
+        Bars(
+            data["errors"], data["forms"], "mean absolute error of each form on the training part"
+        ),
+    ]
     form = FORMS.get(names[heaviest])
     if form is not None and form.seasonal:
-        some = last_window(bundle, given).rows_at([place])
+        window = last_window(bundle, given).rows_at([place])
         with torch.inference_mode():
-            state = model.state(names[heaviest], some, model.rates[place, heaviest][None])
-        count = some.require("source").values.shape[1]
+            state = model.state(names[heaviest], window, model.rates[place, heaviest][None])
+        count = window.require("source").values.shape[1]
         season = np.roll(state.season[0].numpy(), -(count % model.season))
         season = season if form.ratio else season * unit
         steps = [f"step {1 + k}" for k in range(len(season))]
         data["season"] = season
         title = f"the season of '{names[heaviest]}', from the next row on"
-        drawn.append(Bars(season, steps, title))
-    forecast(bundle, given)  # what cannot be forecast is refused with a reason
-    parts = [part for figure in drawn for part in (figure.title, figure)]
+        figures.append(Bars(season, steps, title))
+    forecast(bundle, given)  # raises an error if the input cannot be forecast
+    parts = [part for figure in figures for part in (figure.title, figure)]
     return View("evidence", f"{name}: which forms make the forecast", data, parts)

@@ -1,6 +1,6 @@
-"""A beam search as a tree, pruned hypotheses and all scores included; and the search again with another beam.
+"""The view `beam`: a beam search as a tree with pruned hypotheses and scores; optionally repeated with another beam.
 
-The search that is shown is the search of `decode/beam.py`, which gives its steps.
+The tree is built from the steps that `decode/beam.py` records, so that it shows the search that the model uses.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from seqlab.text import EOS
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A token of one hypothesis, or of one that was cut off."""
+    """A token of a hypothesis, pruned ones included."""
 
     parent: int | None
     token: int
@@ -35,7 +35,7 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Search:
-    """One source's search: its results, best first, and its tree."""
+    """The search for one source: its results, best first, and its tree."""
 
     best: tuple[Hypothesis, ...]
     nodes: tuple[TreeNode, ...]
@@ -44,7 +44,7 @@ class Search:
 def recorded_search(
     decoder: Decoder, memory: Memory, prefix: tuple[int, ...], beam: Beam, limits: Limits
 ) -> Search:
-    """Search for one source, and keep the tree."""
+    """Run a beam search for one source and return its tree."""
     result = beam_search(
         decoder, memory, Padded.from_rows([list(prefix)]), beam, limits, record=True
     )
@@ -52,11 +52,11 @@ def recorded_search(
 
 
 def _tree(steps: Sequence[Candidates], width: int) -> tuple[TreeNode, ...]:
-    """The nodes in the order in which they were found; those of a step follow those of the step before."""
+    """Return the nodes in the order of the search, step by step."""
     nodes: list[TreeNode] = []
-    last: dict[int, int] = {}  # of each hypothesis in the beam, its last node
+    last: dict[int, int] = {}  # the last node of each hypothesis in the beam
     for step in steps:
-        after: dict[int, int] = {}
+        next_last: dict[int, int] = {}
         live = step.live(width)[0].tolist()
         columns = (part[0].tolist() for part in (step.parents, step.tokens, step.scores, step.ends))
         for rank, (parent, token, score, ended) in enumerate(zip(*columns, strict=True)):
@@ -65,11 +65,11 @@ def _tree(steps: Sequence[Candidates], width: int) -> tuple[TreeNode, ...]:
             fate = "ended" if ended and rank < width else "pruned"
             if rank in live and not ended:
                 fate = "kept"
-                after[live.index(rank)] = len(nodes)
-            above = last.get(parent)
-            before = 0.0 if above is None else nodes[above].score
-            nodes.append(TreeNode(above, token, score - before, score, fate))
-        last = after
+                next_last[live.index(rank)] = len(nodes)
+            parent_node = last.get(parent)
+            parent_score = 0.0 if parent_node is None else nodes[parent_node].score
+            nodes.append(TreeNode(parent_node, token, score - parent_score, score, fate))
+        last = next_last
     return tuple(nodes)
 
 
@@ -83,13 +83,13 @@ def beam_view(
     replay_beam: int | None = None,
     replay_penalty: float | None = None,
 ) -> View:
-    """The whole search tree; with `replay_*`, what another beam finds, and where that lies in the tree."""
+    """Show the search tree; with `replay_*`, also the results of another beam and their paths in the tree."""
     greedy = bundle.recipe.decode.model_copy(update={"method": "greedy"})
     subject = subject_of(bundle, given, decode=greedy)
     if not subject.writes:
         raise UsageError(
-            f"a '{bundle.recipe.task}' model searches for nothing",
-            hint="give one that writes text.",
+            f"a '{bundle.recipe.task}' model does not use beam search",
+            hint="use a model that writes text.",
         )
     prefix = subject.writes
     limits = _continuation(bundle)
@@ -121,11 +121,11 @@ def beam_view(
     tree = token_figures.Tree(drawn, title=f"beam {beam}, length penalty {length_penalty:g}")
     data: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
     data |= {"hypotheses": results, "nodes": nodes}
-    lines = _ranking("found", results)
+    lines = _ranking("results", results)
     if replay_beam is not None or replay_penalty is not None:
         penalty = length_penalty if replay_penalty is None else replay_penalty
         data["replayed"] = results_of(search_with(Beam(replay_beam or beam, penalty)).best)
-        lines += _ranking("replayed", data["replayed"])
+        lines += _ranking("results with the other settings", data["replayed"])
     return View(
         "beam",
         f"beam search of {bundle.recipe.name}: {len(search.nodes)} hypotheses looked at",
@@ -135,13 +135,14 @@ def beam_view(
 
 
 def _continuation(bundle: Bundle) -> Limits:
+    """Return the limits of a language model's continuation."""
     line = bundle.recipe.data.unit == "line"
     most = min(20, bundle.recipe.decode.max_length)
     return Limits(end=EOS if line else None, most=most, never=NEVER)
 
 
 def _result(bundle: Bundle, hypothesis: Hypothesis, path: list[int]) -> dict[str, Any]:
-    """A hypothesis that was found, and its nodes in the tree."""
+    """Return a hypothesis as data, with its nodes in the tree."""
     return {
         "output": bundle.codec.target_tokenizer.decode(list(hypothesis.tokens)),
         "score": hypothesis.score,
@@ -156,12 +157,12 @@ def _ranking(what: str, results: list[dict[str, Any]]) -> list[str]:
 
 
 def _path(nodes: Sequence[TreeNode], hypothesis: Hypothesis, limits: Limits) -> list[int]:
-    """The nodes of one hypothesis, from the first to the last; none where it is not in the tree."""
-    places = {(node.parent, node.token): place for place, node in enumerate(nodes)}
+    """Return the nodes of a hypothesis from first to last, or an empty list if it is not in the tree."""
+    indices = {(node.parent, node.token): index for index, node in enumerate(nodes)}
     path: list[int] = []
     for token in (*hypothesis.tokens, *[limits.end] * hypothesis.ended):
         step = (path[-1] if path else None, token)
-        if step not in places:
+        if step not in indices:
             return []
-        path.append(places[step])
+        path.append(indices[step])
     return path

@@ -1,4 +1,4 @@
-"""Tables of vectors, against the equations."""
+"""The view `positions`: its cosines follow the equation."""
 
 import torch
 
@@ -8,7 +8,7 @@ from seqlab.explain.model_views import positions_view
 from .conftest import TRANSFORMER
 
 
-def test_positions_are_compared_by_their_cosine(bundle_of):
+def test_positions_are_compared_by_cosine(bundle_of):
     """E2."""
     data = positions_view(bundle_of("translate", TRANSFORMER)).data
     for name, table in data["tables"].items():

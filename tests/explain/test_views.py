@@ -176,7 +176,7 @@ def test_unknown_views_layers_heads_and_options_are_refused(bundle_of, tmp_path)
         explain(bundle, "cat", "saliency", folder=tmp_path, method="magic")
     with pytest.raises(UsageError, match="needs a change"):
         explain(bundle, "cat", "what-if", folder=tmp_path)
-    with pytest.raises(UsageError, match="merges nothing"):
+    with pytest.raises(UsageError, match="needs a byte-pair tokenizer"):
         explain(bundle, "cat", "bpe", folder=tmp_path)
     with pytest.raises(UsageError, match="no record of the training"):
         explain(bundle, None, "training", folder=tmp_path)

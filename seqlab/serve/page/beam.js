@@ -5,7 +5,7 @@ import {tree} from "./tree.js"
 
 export class BeamPane extends Pane {
   static refuses(model) {
-    const nothing = `A '${model.task}' model searches for nothing: its answer is the likeliest label.`
+    const nothing = `A '${model.task}' model does not use beam search: its answer is the likeliest label.`
     return model.views.includes("beam") ? "" : nothing
   }
 
