@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from seqlab.cli.app import app
 from seqlab.cli.command import with_flags
-from seqlab.explain.views import OF_SUBJECT, VIEWS
+from seqlab.explain.views import SUBJECT_OPTIONS, VIEWS
 from seqlab.options import DecodeOptions, ExplainOptions, Range
 from seqlab.recipe import DecodeConfig
 from seqlab.serve import bodies
@@ -33,7 +33,7 @@ def test_the_options_of_decoding_are_those_of_a_recipe():
 
 def test_each_option_of_the_views_is_used_by_a_view():
     taken = {name for view in VIEWS.values() for name in inspect.signature(view).parameters}
-    assert set(get_type_hints(ExplainOptions)) <= taken | set(OF_SUBJECT)
+    assert set(get_type_hints(ExplainOptions)) <= taken | set(SUBJECT_OPTIONS)
 
 
 class Toy:

@@ -124,4 +124,4 @@ def _drawn(model: lab.Model, test: list[Dated]) -> str:
     example = subject(model.bundle, text)
     return HeatMap(
         alignment(example), example.answer_names, example.source, reach=(0.0, 1.0)
-    ).letters()
+    ).as_text()

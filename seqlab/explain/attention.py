@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from seqlab.errors import UsageError
 from seqlab.explain.canvas import Grid, Matrix
-from seqlab.explain.charts import PANEL, HeatMap, Panel, bipartite, farthest, panels
+from seqlab.explain.charts import PANEL, HeatMap, Panel, bipartite, largest_of_blocks, panels
 from seqlab.explain.palette import SEQUENTIAL, levels
 from seqlab.explain.stage_names import label
 from seqlab.explain.view import View
@@ -150,7 +150,7 @@ def _heads_of(m: AttentionMap) -> tuple[str, list[Panel]]:
 def _panel(m: AttentionMap, head: int, focus: str) -> Panel:
     """Return a small picture of one head, reduced to at most one cell a pixel."""
     down, across = (math.ceil(n / PANEL) for n in m.weights[head].shape)
-    cells = levels(farthest(m.weights[head], down, across), 0.0, 1.0)
+    cells = levels(largest_of_blocks(m.weights[head], down, across), 0.0, 1.0)
     tall = PANEL * min(1.0, len(m.rows) / max(1, len(m.columns)) + 0.05)
     grid = Grid(0.0, 0.0, PANEL, tall, cells, SEQUENTIAL, m.rows[::down], m.columns[::across])
     return f"{head + 1} {focus}", (grid,)

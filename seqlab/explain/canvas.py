@@ -1,4 +1,4 @@
-"""A drawing of a few kinds of items, as SVG and, rendered by resvg, as PNG. Lengths are pixels, y grows downwards."""
+"""Drawings of a few kinds of items, as SVG and, rendered by resvg, as PNG. Lengths are pixels, y grows downwards."""
 
 import json
 import re
@@ -25,11 +25,11 @@ Vector = Num[np.ndarray, " N"]
 Matrix = Num[np.ndarray, "R C"]
 Points = Num[np.ndarray, "N 2"]
 MONO = "ui-monospace,'DejaVu Sans Mono','Noto Sans Mono',Menlo,Consolas,monospace"
-# A label of right-to-left letters is laid out by itself; blanks stay.
+# Each label has the direction of its own script; blanks are kept.
 STYLE = "text{unicode-bidi:plaintext;white-space:pre}"
 
-MOST_PIXELS = 8e6
-# What the generic families mean on a machine that has none of the families that the SVG names.
+MAX_PIXELS = 8e6
+# The fonts for the generic families, on a machine without any of the families that the SVG names.
 FAMILIES: dict[str, Any] = {
     "sans_serif_family": "Liberation Sans",
     "monospace_family": "Liberation Mono",
@@ -38,13 +38,12 @@ FAMILIES: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Item:
-    """Something drawn. A colour is `#rrggbb` or a role of the palette, which is another on dark paper."""
+    """An item of a drawing. A colour is `#rrggbb` or a role of the palette, whose colour depends on the theme."""
 
     opacity: Pixels = 1.0
-    hint: str = ""  # shown while the pointer rests on it
-    tags: tuple[
-        str, ...
-    ] = ()  # on a page, items light up together with those whose tags they have or are part of
+    hint: str = ""  # the tooltip
+    # on a page, hovering highlights the items whose tags are a subset or a superset of these
+    tags: tuple[str, ...] = ()
     fill = ""
     stroke = ""
 
@@ -52,17 +51,17 @@ class Item:
         raise NotImplementedError
 
     def _element(self, name: str, attributes: Mapping[str, object], inner: str = "") -> str:
-        """The colours are for light paper; a role is a class too, so that a page can give it a darker sheet."""
+        """Return an XML element in the colours of the light theme; roles are also classes, for the dark theme."""
         paints = {"fill": self.fill, "stroke": self.stroke}
         roles = " ".join(f"{kind}-{role}" for kind, role in paints.items() if role in ROLES)
         paints = {kind: ROLES.get(colour, (colour,))[0] for kind, colour in paints.items()}
-        look = {**attributes, **paints, "fill": paints["fill"] or "none", "class": roles}
-        look |= {
+        style = {**attributes, **paints, "fill": paints["fill"] or "none", "class": roles}
+        style |= {
             "opacity": self.opacity if self.opacity < 1 else None,
             "data-tags": " ".join(self.tags),
         }
         inner += f"<title>{escape(visible(self.hint))}</title>" if self.hint else ""
-        return element(name, look, inner)
+        return element(name, style, inner)
 
 
 @dataclass(frozen=True)
@@ -76,19 +75,19 @@ class Rect(Item):
     radius: Pixels = 0.0
 
     def svg(self) -> str:
-        place = {
+        attributes = {
             "x": self.x,
             "y": self.y,
             "width": self.width,
             "height": self.height,
             "rx": self.radius or None,
         }
-        return self._element("rect", place)
+        return self._element("rect", attributes)
 
 
 @dataclass(frozen=True)
 class Polyline(Item):
-    """An open line, or closed an area."""
+    """An open line, or an area if it has a fill."""
 
     points: Points
     stroke: str = ""
@@ -98,11 +97,13 @@ class Polyline(Item):
 
     def svg(self) -> str:
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points.tolist())
-        look = {"points": points, "stroke-linejoin": "round", "stroke-width": self.width}
-        dashes = "4 4" if self.dashed else None
-        return self._element(
-            "polygon" if self.fill else "polyline", {**look, "stroke-dasharray": dashes}
-        )
+        attributes = {
+            "points": points,
+            "stroke-linejoin": "round",
+            "stroke-width": self.width,
+            "stroke-dasharray": "4 4" if self.dashed else None,
+        }
+        return self._element("polygon" if self.fill else "polyline", attributes)
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Circle(Item):
 
 @dataclass(frozen=True)
 class Text(Item):
-    """One line whose baseline begins, ends or is centred at a point, and is turned about it."""
+    """One line of text whose baseline starts, ends or is centred at a point, and is rotated about it."""
 
     x: Pixels
     y: Pixels
@@ -131,23 +132,22 @@ class Text(Item):
     monospace: bool = False
 
     def svg(self) -> str:
-        look = {
+        rotation = f"rotate({self.rotation:g} {self.x:.2f} {self.y:.2f})"
+        attributes = {
             "x": self.x,
             "y": self.y,
             "font-size": self.size,
             "text-anchor": self.anchor,
-            "transform": f"rotate({self.rotation:g} {self.x:.2f} {self.y:.2f})"
-            if self.rotation
-            else None,
+            "transform": rotation if self.rotation else None,
             "font-weight": "600" if self.bold else None,
             "font-family": MONO if self.monospace else None,
         }
-        return self._element("text", look, escape(visible(self.text)))
+        return self._element("text", attributes, escape(visible(self.text)))
 
 
 @dataclass(frozen=True)
 class Grid(Item):
-    """A matrix of coloured cells as one image, however many they are; on a page the pointer reads them."""
+    """A matrix of coloured cells as one image; on a page, the pointer shows the value of a cell."""
 
     x: Pixels
     y: Pixels
@@ -163,7 +163,7 @@ class Grid(Item):
         shrinks = self.cells.shape[0] > self.height or self.cells.shape[1] > self.width
         image = b64encode(png(self.cells, colours(self.stops))).decode()
         names = [[visible(name) for name in side] for side in (self.rows, self.columns)]
-        look = {
+        attributes = {
             "x": self.x,
             "y": self.y,
             "width": self.width,
@@ -173,14 +173,14 @@ class Grid(Item):
             "href": f"data:image/png;base64,{image}",
         }
         if self.rows:
-            look |= {"data-labels": json.dumps(names), "data-limits": json.dumps(self.limits)}
-            look |= {"data-cells": b64encode(self.cells.tobytes()).decode()}
-        return self._element("image", look)
+            attributes |= {"data-labels": json.dumps(names), "data-limits": json.dumps(self.limits)}
+            attributes |= {"data-cells": b64encode(self.cells.tobytes()).decode()}
+        return self._element("image", attributes)
 
 
 @dataclass(frozen=True)
 class Group(Item):
-    """Items moved together."""
+    """Items that are moved together by (x, y)."""
 
     x: Pixels
     y: Pixels
@@ -199,7 +199,7 @@ class Canvas:
     title: str = ""
 
     def to_svg(self) -> str:
-        """A document of its own, which also stands inside a page as it is."""
+        """Return an SVG document, which can also be put into an HTML page."""
         paper = Rect(0, 0, self.width, self.height, "paper").svg()
         inner = f"<title>{escape(visible(self.title))}</title>" if self.title else ""
         inner += f"<style>{STYLE}</style>{paper}" + "\n".join(item.svg() for item in self.items)
@@ -212,15 +212,15 @@ class Canvas:
         return element("svg", {**frame, **size}, inner)
 
     def to_png(self, *, scale: Pixels = 2.0) -> bytes:
-        """The picture in pixels, `scale` for each of its own, fewer for a very large one; needs resvg-py."""
+        """Render a PNG with `scale` pixels for each unit, fewer for a very large picture; needs resvg-py."""
         try:
             from resvg_py import svg_to_bytes
         except ModuleNotFoundError:
             raise UsageError(
-                "a PNG is rendered by the package resvg-py, which is not installed",
+                "saving a PNG needs the package resvg-py, which is not installed",
                 hint="pip install 'seqlab[images]', or save the picture as .svg or .html.",
             ) from None
-        scale = min(scale, (MOST_PIXELS / (self.width * self.height)) ** 0.5)
+        scale = min(scale, (MAX_PIXELS / (self.width * self.height)) ** 0.5)
         with _fonts() as fonts:
             return svg_to_bytes(
                 svg_string=_for_resvg(self.to_svg()),
@@ -231,7 +231,7 @@ class Canvas:
 
 
 def stack(canvases: Sequence[Canvas], *, title: str) -> Canvas:
-    """Pictures under one another, each below its own title."""
+    """Place pictures below one another, each under its own title."""
     items: list[Item] = [Text(20, 30, title, 16, bold=True)] if title else []
     y = 44.0 if title else 0.0
     for canvas in canvases:
@@ -249,14 +249,14 @@ def line(
     return Polyline(np.array([[x1, y1], [x2, y2]], float), stroke, dashed=dashed)
 
 
-def swing(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Points:
-    """A curve that leaves and arrives level, with more points where it bends."""
+def s_curve(x1: Pixels, y1: Pixels, x2: Pixels, y2: Pixels) -> Points:
+    """Return a curve that is horizontal at both ends, with more points where it bends."""
     share = (1 - np.cos(np.linspace(0, np.pi, 25))) / 2
     return np.stack([x1 + (x2 - x1) * share, y1 + (y2 - y1) * share**2 * (3 - 2 * share)], 1)
 
 
 def element(name: str, attributes: Mapping[str, object], inner: str = "") -> str:
-    """An XML element; attributes that are None or empty are left out."""
+    """Return an XML element; attributes that are None or empty are left out."""
     present = {key: value for key, value in attributes.items() if value not in (None, "")}
     texts = {
         key: f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -266,10 +266,10 @@ def element(name: str, attributes: Mapping[str, object], inner: str = "") -> str
 
 
 def _for_resvg(svg: str) -> str:
-    """The same picture in terms that resvg knows, or draws faster.
+    """Rewrite an SVG in attributes that resvg supports or renders faster.
 
-    It ignores `white-space`. It composes whatever has an opacity on a sheet of its own, which takes a second for a
-    dozen long lines; a line has one colour, so that it can be drawn pale at once.
+    resvg ignores `white-space`. It renders every item with `opacity` into a layer of its own, which takes a second for
+    a dozen long lines; for a line of one colour, `stroke-opacity` gives the same picture without a layer.
     """
     svg = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
     return re.sub(
@@ -279,7 +279,7 @@ def _for_resvg(svg: str) -> str:
 
 @contextmanager
 def _fonts() -> Iterator[dict[str, Any]]:
-    """The fonts of this machine; where it has none, the one that Pillow brings, which has Latin letters."""
+    """Give resvg the fonts of this machine; if there are none, the font of Pillow, which has Latin letters."""
     if _machine_has_fonts():
         yield FAMILIES
         return
@@ -295,12 +295,11 @@ def _fonts() -> Iterator[dict[str, Any]]:
 
 @cache
 def _machine_has_fonts() -> bool:
-    """Whether a letter leaves ink: resvg leaves out a text for which there is no font."""
+    """Return whether resvg draws a letter: it leaves out a text if there is no font."""
     from resvg_py import svg_to_bytes
 
-    opening = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" font-family="{}">'
-    page = opening + '<text y="15">{}</text></svg>'
-    letter, nothing = (
-        svg_to_bytes(svg_string=page.format(SANS, text), **FAMILIES) for text in ("x", "")
-    )
-    return letter != nothing
+    template = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20" font-family="{}">'
+    template += '<text y="15">{}</text></svg>'
+    letter = svg_to_bytes(svg_string=template.format(SANS, "x"), **FAMILIES)
+    blank = svg_to_bytes(svg_string=template.format(SANS, ""), **FAMILIES)
+    return letter != blank

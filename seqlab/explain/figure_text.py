@@ -1,4 +1,4 @@
-"""Texts and numbers as labels of a picture: how they are written, and how wide they are in columns and in pixels."""
+"""Texts and numbers as labels of figures: how they are written, and how wide they are in columns and in pixels."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -7,8 +7,8 @@ from rich.cells import cell_len
 
 Pixels = int | float
 Range = tuple[Pixels, Pixels]
-SMALL = 11.0  # the size of labels
-LONGEST = 18  # columns of a label; what is longer is cut
+LABEL_SIZE = 11.0  # the size of labels
+MAX_LABEL = 18  # columns of a label; what is longer is cut
 _SIGNS = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡", "\u2028": "↵", "\u2029": "↵"}
 _FORBIDDEN = set("\ufffe\uffff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _NARROW = set("fijlrtI.,:;'|!()[]{}/\\` ")
@@ -16,56 +16,62 @@ _BROAD = set("mwMW@%—&<>=+~#")
 
 
 def visible(text: str) -> str:
-    """The text on one line: a control becomes a sign that shows it, a lone blank ␣, and what XML forbids or turns the
-    direction of its neighbours �."""
+    """Return the text on one line, with visible signs for control characters and ␣ for a text of blanks only.
+
+    Characters that XML forbids, or that change the direction of the text around them, become �.
+    """
     if text and not text.strip(" "):
         return "␣" * len(text)
     return text if text.isascii() and text.isprintable() else "".join(map(_sign, text))
 
 
 def cut(text: str, columns: int) -> str:
-    """The text made visible and, where it is longer than `columns`, ended by …"""
+    """Return the visible text, cut to `columns` with … at its end if it is longer."""
     text = visible(text)
     if cell_len(text) <= columns:
         return text
-    kept = text[:columns]
-    while kept and cell_len(kept) > columns - 1:
-        kept = kept[:-1]
-    return (kept + "…")[:columns]
+    start = text[:columns]
+    while start and cell_len(start) > columns - 1:
+        start = start[:-1]
+    return (start + "…")[:columns]
 
 
-def fitted(text: str, columns: int, *, right: bool = False) -> str:
-    """The text in exactly so many columns, at their left or right end."""
+def pad_to_width(text: str, columns: int, *, right: bool = False) -> str:
+    """Return the text in exactly `columns` columns, left-aligned or right-aligned."""
     text = cut(text, columns)
     blank = " " * (columns - cell_len(text))
     return blank + text if right else text + blank
 
 
 def text_width(text: str, size: Pixels, *, monospace: bool = False) -> float:
-    """About how many pixels a text takes; rather too many, for each machine has its own letters."""
+    """Estimate the width of a text in pixels; rather too wide, because fonts differ between machines."""
     if monospace:
         return 0.602 * size * cell_len(text)
     return size * sum((_share(letter) for letter in visible(text)), 0.0)
 
 
-def widest(texts: Iterable[str], size: Pixels) -> float:
-    """The pixels that the longest of these texts takes."""
+def max_text_width(texts: Iterable[str], size: Pixels) -> float:
+    """Return the width of the widest of these texts in pixels."""
     return max((text_width(text, size) for text in texts), default=0.0)
 
 
-def longest(texts: Iterable[str]) -> int:
-    """The columns that the longest of these texts takes."""
+def max_columns(texts: Iterable[str]) -> int:
+    """Return the width of the widest of these texts in terminal columns."""
     return max((cell_len(visible(text)) for text in texts), default=0)
 
 
 def number(value: Pixels) -> str:
-    """A number as it stands in a picture: short, with a true minus."""
-    form = ".3g" if abs(value) < 1000 else ",.0f" if abs(value) < 1e6 else ".4g"
+    """Format a number for a figure: three digits or so, with a proper minus sign."""
+    form = ".4g"
+    if abs(value) < 1000:
+        form = ".3g"
+    elif abs(value) < 1e6:
+        form = ",.0f"
     return f"{value:{form}}".replace("-", "−")
 
 
 def cell(value: Pixels) -> str:
-    """A number in a cell of a small table: two decimals where they matter."""
+    """Format a number for a cell of a small table, with two decimals if it is below 10."""
     return number(value) if abs(value) >= 10 or value == 0 else f"{value:.2f}".replace("-", "−")
 
 

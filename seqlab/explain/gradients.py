@@ -201,7 +201,7 @@ def gradients_view(
         "gradients",
         f"gradient flow in {recipe.name}",
         data,
-        [*pictures, Lines(curves).letters, "log10 of the norm, by steps back in time", *sentences],
+        [*pictures, Lines(curves).as_text, "log10 of the norm, by steps back in time", *sentences],
     )
 
 

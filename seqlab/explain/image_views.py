@@ -10,7 +10,7 @@ from seqlab.errors import UsageError
 from seqlab.explain.canvas import Canvas, Grid, Matrix, Rect
 from seqlab.explain.charts import PANEL, HeatMap, Panel, panels
 from seqlab.explain.palette import CATEGORICAL, SEQUENTIAL, levels
-from seqlab.explain.view import Letters, View
+from seqlab.explain.view import TextRenderer, View
 from seqlab.subject import Subject
 from seqlab.tasks import predict
 from seqlab.tasks.caption import word_maps
@@ -35,7 +35,7 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
     opacity = 1.0 if pixels is None else 0.6
     maps = [each.double().numpy() for _, each in words]
     row = list[Panel]()
-    parts: list[str | Letters] = []
+    parts: list[str | TextRenderer] = []
     for (word, _), weights in zip(words, maps, strict=True):
         cells = levels(weights / max(float(weights.max()), 1e-12), 0.0, 1.0)
         grid = Grid(0.0, 0.0, PANEL, PANEL, cells, SEQUENTIAL, opacity=opacity)
@@ -43,7 +43,7 @@ def maps_view(bundle: Bundle, given: Any, *, output: str | None = None) -> View:
         height, width = weights.shape
         largest = divmod(int(weights.argmax()), width)
         heat = HeatMap(weights, [""] * height, [""] * width)
-        parts += ["", f"{word}: largest weight at row and column {largest}", heat.letters]
+        parts += ["", f"{word}: largest weight at row and column {largest}", heat.as_text]
     return View(
         "maps",
         f"{source.show(given)}: {caption}",

@@ -43,7 +43,7 @@ def lens_view(subject: Subject, *, layer: str | None = None, position: int | Non
         "lens",
         f"{subject.bundle.recipe.name}, stage by stage",
         {**subject.sides, "stages": stages, "likeliest": likely},
-        [*pictures, *lines, Bars(np.array(p), names).letters],
+        [*pictures, *lines, Bars(np.array(p), names).as_text],
     )
 
 

@@ -61,7 +61,7 @@ def positions_view(bundle: Bundle) -> View:
         "positions",
         f"positions of {bundle.recipe.name}: {layer.kind}",
         {"kind": layer.kind, "tables": tables, "cosine": cosines},
-        [*pictures, f"this model's positions are {layer.kind}", title, similarity.letters],
+        [*pictures, f"this model's positions are {layer.kind}", title, similarity.as_text],
     )
 
 

@@ -62,7 +62,7 @@ def trellis_view(bundle: Bundle, given: Any) -> View:
         "trellis",
         f"{bundle.recipe.name}: {what}",
         {"positions": positions, "states": states, "belief": belief, "path": names},
-        [heat.draw(), replace(heat, columns=positions).letters, line],
+        [heat.draw(), replace(heat, columns=positions).as_text, line],
     )
 
 

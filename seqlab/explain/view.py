@@ -1,4 +1,4 @@
-"""A look inside a model: numbers, pictures of them, and a file to keep them in."""
+"""The result of a view: its data, its figures, and the formats in which they are shown and saved."""
 
 import html
 import json
@@ -23,7 +23,7 @@ h1{font-size:1.3rem}figure{margin:1.5rem 0;overflow-x:auto}figcaption{opacity:.7
 pre{overflow:auto;max-height:30rem;white-space:pre-wrap;overflow-wrap:anywhere}
 [data-tags]{cursor:default;transition:opacity .1s}.looking [data-tags]:not(.lit){opacity:.07}.looking .lit{opacity:1}
 #cell{position:fixed;display:none;padding:.2rem .5rem;border-radius:4px;pointer-events:none;font-size:13px}"""
-# Pointing at an item lights up what it belongs to; pointing into a grid tells the cell.
+# Hovering over an item highlights the items that belong to it; hovering over a grid shows the cell's value.
 SCRIPT = """
 const tell = document.getElementById("cell"), tags = item => item.dataset.tags.split(" ")
 const part = (few, many) => few.every(tag => many.includes(tag))
@@ -56,43 +56,44 @@ for (const grid of document.querySelectorAll("image[data-cells]")) {
 
 @runtime_checkable
 class Figure(Protocol):
-    """A kind of picture with its numbers: it draws itself, and writes itself in letters."""
+    """A figure with its numbers, which can be drawn as SVG and written as text."""
 
     def draw(self) -> Canvas: ...
 
-    def letters(self, width: int, colour: bool) -> str: ...
+    def as_text(self, width: int, colour: bool) -> str: ...
 
 
-Letters = Callable[[int, bool], str]  # a text for so many columns, in colour or not
+TextRenderer = Callable[
+    [int, bool], str
+]  # from a width in columns, and whether to use colour, to a text
 
 
 @dataclass(frozen=True)
 class View:
-    """A look inside a model: numbers as plain data, and the parts of which its pictures and its text are made.
+    """One look inside a model: its numbers as plain data, and the parts of its pictures and of its text.
 
-    A figure is in both, a canvas in the pictures; a line, and a figure's `letters` alone, are in the text.
+    A figure is part of both, a canvas only of the pictures; a string or a figure's `as_text` only of the text.
     """
 
     name: str
     title: str
     data: dict[str, Any]
-    parts: Sequence[str | Figure | Canvas | Letters]
+    parts: Sequence[str | Figure | Canvas | TextRenderer]
 
     @property
     def canvases(self) -> list[Canvas]:
-        """The pictures; their titles are their captions."""
-        drawn = [part.draw() if isinstance(part, Figure) else part for part in self.parts]
-        return [part for part in drawn if isinstance(part, Canvas)]
+        """Return the pictures; their titles are their captions."""
+        parts = [part.draw() if isinstance(part, Figure) else part for part in self.parts]
+        return [part for part in parts if isinstance(part, Canvas)]
 
     def show(self) -> None:
-        """Write it to the terminal, in colour if that is one and NO_COLOR is not set."""
+        """Write the text to standard output, in colour if that is a terminal and NO_COLOR is not set."""
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        sys.stdout.write(
-            self.to_text(width=shutil.get_terminal_size().columns, colour=colour) + "\n"
-        )
+        text = self.to_text(width=shutil.get_terminal_size().columns, colour=colour)
+        sys.stdout.write(f"{text}\n")
 
     def to_text(self, *, width: int = 80, colour: bool = False) -> str:
-        texts = [part.letters if isinstance(part, Figure) else part for part in self.parts]
+        texts = [part.as_text if isinstance(part, Figure) else part for part in self.parts]
         lines = [
             text(width, colour) if callable(text) else text
             for text in texts
@@ -101,7 +102,7 @@ class View:
         return "\n".join([visible(self.title), *lines])
 
     def to_json(self) -> str:
-        """The numbers, to six digits; what is not finite is null."""
+        """Return the data as JSON, with six digits; NaN and infinity are null."""
         document = {"view": self.name, "title": self.title, **_plain(self.data)}
         return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -112,7 +113,7 @@ class View:
         return stack(self.canvases, title=self.title).to_png(scale=scale)
 
     def to_html(self) -> str:
-        """One page that needs nothing else: it may not ask the network for anything, nor run any script but its own."""
+        """Return a self-contained page; its policy forbids all network requests and all scripts but its own."""
         own = b64encode(sha256(SCRIPT.encode()).digest()).decode()
         policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{own}'"
         figures = "\n".join(
@@ -135,7 +136,7 @@ class View:
         )
 
     def _repr_html_(self) -> str:
-        """For a notebook: the page in a frame of its own, so that neither styles the other."""
+        """Return the page in a frame for a notebook, so that the styles of page and notebook do not mix."""
         height = 120 + sum(canvas.height + 60 for canvas in self.canvases)
         return (
             f'<iframe srcdoc="{html.escape(self.to_html())}" sandbox="allow-scripts" '
@@ -143,7 +144,7 @@ class View:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file; the end of its name says as what."""
+        """Write the view to a file, in the format of its suffix."""
         path = Path(path)
         writers: dict[str, Callable[[], str | bytes]] = {
             ".html": self.to_html,
@@ -154,10 +155,10 @@ class View:
         if path.suffix.lower() not in writers:
             raise UsageError(
                 f"{path}: a view cannot be saved as '{path.suffix}'",
-                hint=f"use one of {', '.join(writers)}.",
+                hint=f"use a suffix of {', '.join(writers)}.",
             )
         content = writers[path.suffix.lower()]()
-        # A lone surrogate, of which JSON can speak though UTF-8 cannot, becomes its escape.
+        # A lone surrogate, which JSON can hold but UTF-8 cannot, is written as an escape.
         path.write_bytes(
             content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
         )
@@ -165,7 +166,7 @@ class View:
 
 
 def _themes() -> str:
-    """The roles of the palette as rules, for light and for dark paper."""
+    """Return the roles of the palette as CSS rules, for the light and the dark theme."""
     sheets = []
     for dark in (0, 1):
         rules = [
@@ -183,7 +184,7 @@ def _themes() -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and tuples as lists, numbers to six digits, NaN and infinity as null."""
+    """Convert arrays and tuples to lists, round numbers to six digits, and replace NaN and infinity by None."""
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if hasattr(value, "tolist"):

@@ -1,4 +1,4 @@
-"""The views by name, each one function from a model and an input to a `View`.
+"""All views by name; each is a function from a model and an input to a `View`.
 
 view = explain(bundle, "the cat", "attention", layer="encoder.0.attention")
 """
@@ -50,41 +50,45 @@ VIEWS: dict[str, Callable[..., View]] = {
     "evidence": evidence_view,
 }
 
-READ = {"given", "subject"}  # parameters of a view that need an input
-OF_SUBJECT = ("output", "hypothesis")  # options that say which answer to the input is looked into
-USUAL = (
+INPUT_PARAMETERS = {"given", "subject"}  # parameters of a view that need an input
+SUBJECT_OPTIONS = ("output", "hypothesis")  # options that choose the answer that is explained
+DEFAULTS = (
     "band",
     "evidence",
     "trellis",
     "maps",
     "attention",
     "lens",
-)  # what to look at first, the most telling first
+)  # the most informative first
 
 
 def usual_view(bundle: Bundle) -> str:
-    """What to look at first in a model of this kind."""
-    fitting = views_of(bundle, has_run=False)
-    return next((view for view in USUAL if view in fitting), "lens")
+    """Return the default view of a model."""
+    views = views_of(bundle, has_run=False)
+    return next((view for view in DEFAULTS if view in views), "lens")
 
 
 def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
-    """The views that have something to show of a model; `has_run` says that the record of its training is there."""
+    """Return the views that apply to a model; `has_run` is whether the record of its training exists."""
     model = bundle.recipe.model
     tokenizer = bundle.codec.tokenizer
-    fitting = task_of(bundle.recipe).views(bundle)
-    transforms = any(isinstance(side, TransformerConfig) for side in (model.encoder, model.decoder))
-    attends = model.attention is not None or transforms or model.pooling in ("attention", "hops")
+    views_of_task = task_of(bundle.recipe).views(bundle)
+    has_transformer = any(
+        isinstance(side, TransformerConfig) for side in (model.encoder, model.decoder)
+    )
+    has_attention = (
+        model.attention is not None or has_transformer or model.pooling in ("attention", "hops")
+    )
     network = not model.classical or model.lds is not None
-    turns = (
+    is_universal_lm = (
         isinstance(model.decoder, TransformerConfig)
         and model.decoder.kind == "universal"
         and model.encoder is None
     )
     applies = {
-        "attention": attends and network,
+        "attention": has_attention and network,
         "gradients": network,
-        "cells": network and not turns,
+        "cells": network and not is_universal_lm,
         "saliency": network,
         "positions": any(isinstance(module, Positions) for module in bundle.model.modules()),
         "embeddings": tokenizer is not None and network,
@@ -97,39 +101,42 @@ def views_of(bundle: Bundle, *, has_run: bool) -> list[str]:
     return [
         view
         for view in VIEWS
-        if (view in fitting or view in of_any_task) and applies.get(view, True)
+        if (view in views_of_task or view in of_any_task) and applies.get(view, True)
     ]
 
 
 def explain(bundle: Bundle, given: Any, view: str | None, *, folder: Path, **options: Any) -> View:
-    """One view of a model at work on an input, its usual one where none is named.
+    """Return a view of a model and an input; without a name, the model's default view.
 
-    An option that the view does not know is an error that names its own.
+    Raise a UsageError if the view does not have one of the options, or needs an input.
     """
     view = one_of("view", view or usual_view(bundle), VIEWS)
-    takes = inspect.signature(VIEWS[view]).parameters
-    own = [
+    parameters = inspect.signature(VIEWS[view]).parameters
+    known = [
         name
-        for name, option in takes.items()
-        if option.kind is option.KEYWORD_ONLY and name != "folder"
+        for name, parameter in parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name != "folder"
     ]
-    if "subject" in takes:
-        own += OF_SUBJECT
+    if "subject" in parameters:
+        known += SUBJECT_OPTIONS
     for name in options:
-        if name not in own:
-            hint = f"it takes {', '.join(map(_flag, own)) or 'no options'}."
+        if name not in known:
+            hint = f"its options are {', '.join(map(_flag, known))}."
+            if not known:
+                hint = "it has no options."
             raise UsageError(f"the view '{view}' has no {_flag(name)}", hint=hint)
-    if given is None and any(
-        takes[name].default is inspect.Parameter.empty for name in takes.keys() & READ
-    ):
-        raise UsageError(
-            f"the view '{view}' needs an input to look at", hint="give a text after the model."
-        )
-    parts: dict[str, Any] = {"bundle": bundle, "given": given, "folder": folder}
-    if "subject" in takes:
-        answer = {name: options.pop(name) for name in OF_SUBJECT if name in options}
-        parts["subject"] = subject(bundle, given, **answer)
-    return VIEWS[view](**{name: part for name, part in parts.items() if name in takes}, **options)
+    needs_input = any(
+        parameters[name].default is inspect.Parameter.empty
+        for name in parameters.keys() & INPUT_PARAMETERS
+    )
+    if given is None and needs_input:
+        raise UsageError(f"the view '{view}' needs an input", hint="give a text after the model.")
+    arguments: dict[str, Any] = {"bundle": bundle, "given": given, "folder": folder}
+    if "subject" in parameters:
+        answer = {name: options.pop(name) for name in SUBJECT_OPTIONS if name in options}
+        arguments["subject"] = subject(bundle, given, **answer)
+    arguments = {name: value for name, value in arguments.items() if name in parameters}
+    return VIEWS[view](**arguments, **options)
 
 
 def _flag(option: str) -> str:

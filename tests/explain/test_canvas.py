@@ -32,7 +32,7 @@ def pixels(canvas, scale=2.0):
 
 
 def inked(image):
-    """The box around what is drawn: left, top, right, bottom."""
+    """Return the bounding box of the drawing: left, top, right, bottom."""
     rows, columns = np.nonzero((image != 255).any(-1))
     return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
@@ -54,8 +54,8 @@ def test_any_text_is_text_in_a_document_that_parses(text):
     }
 
 
-def test_each_label_is_laid_out_by_itself():
-    """A right-to-left label must not turn its neighbours around, nor its anchor."""
+def test_the_direction_of_a_label_does_not_change_its_neighbours():
+    """A right-to-left label changes neither the direction of other labels nor its own anchor."""
     svg = Canvas(90, 30, (Text(5, 15, "שלום", anchor="end"), Text(50, 15, "abc"))).to_svg()
     assert "text{unicode-bidi:plaintext" in svg
     assert 'text-anchor="end"' in svg
@@ -73,7 +73,7 @@ def test_a_matrix_is_one_image_whose_pixels_are_its_cells():
     assert len(list(root)) == 3  # a style, the paper, one image
 
 
-def test_shapes_stand_where_they_were_put():
+def test_shapes_are_drawn_at_their_coordinates():
     items = (Group(10, 20, (Rect(0, 0, 30, 10, "#ff0000"),)), Circle(70, 25, 8, "#00ff00"))
     image = pixels(Canvas(100, 50, items))
     assert image.shape == (100, 200, 3)
@@ -84,13 +84,13 @@ def test_shapes_stand_where_they_were_put():
     assert (left + 100, top, right + 100, bottom) == pytest.approx((124, 34, 156, 66), abs=2)
 
 
-def test_a_band_is_mixed_with_the_paper():
+def test_a_band_is_blended_with_the_background():
     corners = np.array([[5.0, 5.0], [45.0, 5.0], [45.0, 25.0], [5.0, 25.0]])
     image = pixels(Canvas(50, 30, (Polyline(corners, fill="#0000ff", opacity=0.25),)))
     assert tuple(image[30, 50]) == pytest.approx((191, 191, 255), abs=1)
 
 
-def test_a_pale_line_is_as_pale_where_its_parts_meet():
+def test_a_transparent_line_has_one_opacity_where_its_segments_join():
     bend = np.stack([np.linspace(5, 95, 20), 30 + 8 * np.sin(np.linspace(0, 3, 20))], 1)
     image = pixels(Canvas(100, 60, (Polyline(bend, "#000000", 4, opacity=0.5),)))
     assert 120 <= image.min() <= 135
@@ -105,12 +105,12 @@ def test_dashes_are_as_long_as_their_gaps():
     )  # 12 dashes of 4 in 96, the first at the edge
 
 
-def test_edges_are_smooth():
+def test_edges_are_antialiased():
     image = pixels(Canvas(40, 40, (Polyline(np.array([[0.0, 3.0], [40.0, 37.0]]), "#000000", 3),)))
     assert len(np.unique(image)) > 3
 
 
-def test_text_is_anchored_and_turned():
+def test_text_is_anchored_and_rotated():
     boxes = {
         anchor: inked(pixels(Canvas(200, 60, (Text(100, 40, "Text", 14, anchor=anchor),))))
         for anchor in ("start", "middle", "end")
@@ -134,13 +134,13 @@ def test_any_text_can_be_drawn(text, turn):
     assert (image != 255).any()
 
 
-def test_blanks_stay():
+def test_blanks_are_kept():
     boxes = [inked(pixels(Canvas(200, 30, (Text(5, 20, text, 14),)))) for text in ("a b", "a    b")]
     assert boxes[1][2] > boxes[0][2] + 15
 
 
 @pytest.mark.parametrize("monospace", [False, True])
-def test_without_fonts_on_the_machine_pillow_brings_its_own(monkeypatch, monospace):
+def test_without_system_fonts_that_of_pillow_is_used(monkeypatch, monospace):
     monkeypatch.setattr(
         "resvg_py.svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True)
     )
@@ -158,16 +158,16 @@ def test_a_very_large_canvas_gets_fewer_pixels():
     assert width / height == pytest.approx(0.2, abs=0.01)
 
 
-def test_without_resvg_it_says_what_to_do(monkeypatch):
+def test_without_resvg_the_error_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(
-        UsageError, match="a PNG is rendered by the package resvg-py, which is not installed"
+        UsageError, match="saving a PNG needs the package resvg-py, which is not installed"
     ) as error:
         Canvas(10, 10, ()).to_png()
     assert error.value.hint == "pip install 'seqlab[images]', or save the picture as .svg or .html."
 
 
-def test_pictures_are_stacked_below_their_titles():
+def test_stacked_pictures_are_below_their_titles():
     both = stack(
         [Canvas(40, 30, (Rect(0, 0, 40, 30, "#ff0000"),), "first"), Canvas(60, 20, (), "second")],
         title="Two",

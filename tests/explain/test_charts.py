@@ -64,17 +64,19 @@ def kind(canvas, of):
     return [item for item in canvas.items if isinstance(item, of)]
 
 
-def text(canvas, said):
-    return next(item for item in kind(canvas, Text) if item.text == said)
+def text(canvas, label):
+    return next(item for item in kind(canvas, Text) if item.text == label)
 
 
 @pytest.mark.parametrize("name", CANVASES)
-def test_every_chart_is_a_document_that_parses_and_a_picture_that_draws(name):
+def test_every_chart_is_valid_svg_and_renders_as_png(name):
     canvas = CANVASES[name]
     root = ElementTree.fromstring(canvas.to_svg())
-    assert not [found for found in root.iter() if "script" in found.tag]
-    said = {found.text or "" for found in root.iter() if found.tag.endswith(("}text", "}title"))}
-    assert all(any(visible(nasty)[:8] in words for words in said) for nasty in (NASTY[2], NASTY[3]))
+    assert not [element for element in root.iter() if "script" in element.tag]
+    texts = {e.text or "" for e in root.iter() if e.tag.endswith(("}text", "}title"))}
+    assert all(
+        any(visible(nasty)[:8] in words for words in texts) for nasty in (NASTY[2], NASTY[3])
+    )
     assert Image.open(io.BytesIO(canvas.to_png(scale=1))).size == (
         round(canvas.width),
         round(canvas.height),
@@ -82,7 +84,7 @@ def test_every_chart_is_a_document_that_parses_and_a_picture_that_draws(name):
 
 
 @pytest.mark.parametrize("name", CANVASES)
-def test_no_text_is_cut_at_the_edge(name):
+def test_all_text_is_inside_the_picture(name):
     canvas = CANVASES[name]
     for item in kind(canvas, Text):
         long = text_width(item.text, item.size, monospace=item.monospace)
@@ -116,7 +118,7 @@ def test_numbers_are_short():
     ]
 
 
-def test_values_stand_at_the_height_of_their_ticks():
+def test_values_are_drawn_at_the_height_of_their_ticks():
     chart = Lines([Curve("loss", np.array([0.0, 10.0, 20.0, 15.0]))]).draw()
     (curve,) = (item for item in kind(chart, Polyline) if item.hint == "loss")
     for place, (tick, along) in enumerate(
@@ -126,7 +128,7 @@ def test_values_stand_at_the_height_of_their_ticks():
         assert curve.points[place, 0] == pytest.approx(text(chart, along).x)
 
 
-def test_a_missing_value_is_a_gap_and_a_lonely_one_a_dot():
+def test_a_missing_value_is_a_gap_and_an_isolated_value_a_dot():
     y = np.array([1.0, 2.0, np.nan, 3.0, np.nan, 2.0, 1.0, 4.0])
     chart = Lines([Curve("y", y)]).draw()
     parts = [item.points for item in kind(chart, Polyline) if item.hint == "y"]
@@ -136,7 +138,7 @@ def test_a_missing_value_is_a_gap_and_a_lonely_one_a_dot():
     chart.to_png()
 
 
-def test_a_forecast_begins_at_its_mark_inside_its_band():
+def test_a_forecast_starts_at_its_mark_inside_its_band():
     x = np.arange(5.0, 9.0)
     chart = Lines(
         [Curve("history", np.arange(6.0), colour="ink"), Curve("forecast", x, x)],
@@ -155,7 +157,7 @@ def test_a_forecast_begins_at_its_mark_inside_its_band():
     )
 
 
-def test_dates_are_thinned_until_they_have_room():
+def test_date_labels_are_thinned_until_they_do_not_overlap():
     days = [f"2024-{1 + day // 28:02}-{1 + day % 28:02}" for day in range(300)]
     chart = Lines([Curve("", np.zeros(300))], x_labels=days).draw()
     shown = [item for item in kind(chart, Text) if "2024" in item.text]
@@ -183,7 +185,7 @@ def test_cells_have_the_colours_of_their_numbers():
     ]
 
 
-def test_labels_must_be_as_many_as_rows():
+def test_a_wrong_number_of_labels_is_an_error():
     with pytest.raises(ValueError, match="zip"):
         HeatMap(np.zeros((2, 2)), ["a"], ["x", "y"]).draw()
 
@@ -196,7 +198,7 @@ def test_many_labels_are_thinned():
     assert min(np.diff([item.y for item in rows])) > 12
 
 
-def test_the_strongest_weights_join_their_tokens():
+def test_the_largest_weights_join_their_tokens():
     weights = np.array([[0.9, 0.0, 0.1], [0.2, 0.7, np.nan]])
     canvas = bipartite(weights, ["a", "b"], ["x", "y", "z"], most=4)
     links = {item.tags: item for item in kind(canvas, Polyline)}
@@ -234,7 +236,7 @@ def test_names_of_points_hardly_overlap():
     assert (covered - np.eye(len(names))).max() < 0.2
 
 
-def test_bars_are_as_long_as_their_numbers():
+def test_bars_are_proportional_to_their_numbers():
     canvas = Bars(np.array([2.0, -1.0, np.nan]), ["a", "b", "c"]).draw()
     first, second, third = kind(canvas, Rect)
     assert first.width == pytest.approx(2 * second.width)
@@ -256,7 +258,7 @@ def test_text_is_coloured_and_wrapped():
     assert len({box.y for box in boxes}) == 4
 
 
-def test_a_tree_grows_to_the_right():
+def test_a_tree_is_drawn_from_left_to_right():
     canvas = Tree(TREE).draw()
     boxes = kind(canvas, Rect)
     assert boxes[0].x < boxes[1].x == boxes[2].x < boxes[3].x
@@ -279,8 +281,8 @@ def test_a_tree_of_hundreds_does_not_overlap():
     assert min(min(np.diff(sorted(ys)), default=99) for ys in columns.values()) >= 22
 
 
-def test_five_hundred_tokens_take_seconds_not_minutes():
-    """1 to 2 s alone; twice that with every signature checked, on a machine that is busy with others."""
+def test_500_tokens_are_drawn_in_seconds():
+    """It takes 1 to 2 s, and twice that with shape checks on a busy machine."""
     weights, tokens = (
         np.random.default_rng(0).random((512, 512)) ** 8,
         [f"token{k}" for k in range(512)],

@@ -1,7 +1,7 @@
 import pytest
 from rich.cells import cell_len
 
-from seqlab.explain.figure_text import cut, fitted, text_width, visible
+from seqlab.explain.figure_text import cut, pad_to_width, text_width, visible
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_letters_are_counted_as_a_terminal_shows_them(text, columns):
 )
 @pytest.mark.parametrize("columns", [1, 2, 5, 9])
 def test_a_fitted_text_takes_exactly_its_columns(text, columns):
-    assert cell_len(fitted(text, columns)) == columns
-    assert cell_len(fitted(text, columns, right=True)) == columns
+    assert cell_len(pad_to_width(text, columns)) == columns
+    assert cell_len(pad_to_width(text, columns, right=True)) == columns
 
 
 def test_what_is_cut_says_so():

@@ -16,7 +16,7 @@ from seqlab.explain.palette import (
     rgb,
 )
 
-# What eyes without working red, green or blue cones make of linear red, green and blue (Machado et al. 2009).
+# Linear RGB as people without red, green or blue cones see it (Machado et al. 2009).
 BLIND = {
     "none": np.eye(3),
     "red": np.array(
@@ -33,33 +33,33 @@ CONES = np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0
 LAB = np.array([[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]])
 
 
-def seen(colour, blind="none"):
-    """A colour in OKLab: lightness from 0 to 1, and two directions of hue."""
+def oklab(colour, blind="none"):
+    """Return a colour in OKLab, as a colour-blind person sees it: lightness from 0 to 1, and two hue axes."""
     share = np.array(colour) / 255
     linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
     return LAB @ np.cbrt(CONES @ (BLIND[blind] @ linear).clip(0, 1))
 
 
 @pytest.mark.parametrize("blind", BLIND)
-def test_categories_are_told_apart_by_every_eye(blind):
-    looks = [seen(rgb(colour), blind) for colour in CATEGORICAL]
-    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(looks, 2)) > 0.06
+def test_categories_differ_for_every_kind_of_colour_vision(blind):
+    colours_seen = [oklab(rgb(colour), blind) for colour in CATEGORICAL]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(colours_seen, 2)) > 0.06
 
 
-def test_equal_steps_look_equal_and_print_in_grey():
-    light = np.array([seen(colour)[0] for colour in colours(SEQUENTIAL)[:255]])
+def test_equal_steps_have_equal_differences_of_lightness():
+    light = np.array([oklab(colour)[0] for colour in colours(SEQUENTIAL)[:255]])
     steps = np.diff(light[::16])
     assert (steps < 0).all()
     assert steps.std() < 0.15 * abs(steps.mean())
 
 
-def test_the_diverging_map_is_as_dark_on_both_sides():
-    light = np.array([seen(colour)[0] for colour in colours(DIVERGING)[:255]])
+def test_the_diverging_map_is_equally_dark_at_both_ends():
+    light = np.array([oklab(colour)[0] for colour in colours(DIVERGING)[:255]])
     assert (np.diff(light[::8][:16]) > 0).all()
     np.testing.assert_allclose(light, light[::-1], atol=0.05)
 
 
-def test_levels_run_from_the_lowest_to_the_highest():
+def test_levels_range_from_low_to_high():
     assert levels(np.array([[-1.0, 0.0, 1.0], [2.0, np.nan, 0.5]]), 0.0, 1.0).tolist() == [
         [0, 0, 254],
         [254, 255, 127],
@@ -78,6 +78,6 @@ def test_limits():
     assert limits(np.zeros((0, 3)), diverging=True) == (-1.0, 1.0)
 
 
-def test_text_on_a_colour_can_be_read():
+def test_text_contrasts_with_its_background():
     for colour in ["#" + bytes(c).hex() for c in colours(DIVERGING)]:
-        assert abs(seen(rgb(ink_on(colour)))[0] - seen(rgb(colour))[0]) > 0.34
+        assert abs(oklab(rgb(ink_on(colour)))[0] - oklab(rgb(colour))[0]) > 0.34

@@ -26,29 +26,30 @@ WEIGHTS = np.array([[0.5, 0.25, 0.25, 0.0, 0.0], [np.nan, 1 / 3, 0, 0, 0]])
 
 
 class Page(HTMLParser):
-    """The elements of a page, and what stands inside of each."""
+    """The elements of a page with their text."""
 
     def __init__(self, text):
         super().__init__()
-        self.found, self.said = [], []
+        self.elements = []
+        self.texts = []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
-        self.said.append("")
+        self.elements.append((tag, dict(attributes)))
+        self.texts.append("")
         self.inside = True
 
     def handle_data(self, data):
-        if self.said and self.inside:
-            self.said[-1] += data
+        if self.texts and self.inside:
+            self.texts[-1] += data
 
     def handle_endtag(self, tag):
         self.inside = False
 
     def of(self, tag):
         return [
-            (attributes, said)
-            for (name, attributes), said in zip(self.found, self.said, strict=True)
+            (attributes, text)
+            for (name, attributes), text in zip(self.elements, self.texts, strict=True)
             if name == tag
         ]
 
@@ -72,7 +73,7 @@ def sample(title=NASTY[0]):
     )
 
 
-def test_the_page_runs_its_own_script_alone_and_holds_the_numbers():
+def test_the_page_holds_the_numbers_and_allows_only_its_own_script():
     page = Page(sample().to_html())
     (_, data), (_, script) = page.of("script")
     assert json.loads(data)["tokens"][:4] == NASTY[:4]
@@ -89,12 +90,12 @@ def test_the_page_runs_its_own_script_alone_and_holds_the_numbers():
     assert page.of("title")[0][1] == page.of("h1")[0][1] == NASTY[0]
 
 
-def test_the_page_asks_nobody_for_anything():
+def test_the_page_loads_nothing_from_elsewhere():
     html = sample().to_html().replace("http://www.w3.org/2000/svg", "")  # a name, not an address
     assert not re.search(r"https?:|//[a-z]|@import|url\(", html)
     links = [
         value
-        for _, attributes in Page(html).found
+        for _, attributes in Page(html).elements
         for key, value in attributes.items()
         if key in ("src", "href")
     ]
@@ -102,14 +103,14 @@ def test_the_page_asks_nobody_for_anything():
     assert all(link.startswith("data:image/png;base64,") for link in links)
 
 
-def test_the_page_has_a_dark_sheet():
+def test_the_page_has_a_dark_theme():
     html = sample().to_html()
     assert "@media (prefers-color-scheme:dark)" in html
     assert ".fill-ink{fill:#e6e8eb}" in html
     assert 'class="fill-ink"' in html
 
 
-def test_a_notebook_gets_the_page_in_a_frame_of_its_own():
+def test_a_notebook_shows_the_page_in_a_frame():
     ((frame, _),) = Page(sample()._repr_html_()).of("iframe")
     assert frame["srcdoc"] == sample().to_html()
     assert frame["sandbox"] == "allow-scripts"
@@ -124,7 +125,7 @@ def test_numbers_are_kept_to_six_digits():
     assert document["few"] == [-1.23457e-9, 333333000000]
 
 
-def test_the_terminal_gets_text_alone():
+def test_the_terminal_shows_only_text():
     drawn = sample().to_text(width=60)
     assert drawn.startswith("<script>alert(1)</script>\n")
     assert "\x1b" not in drawn
@@ -143,7 +144,7 @@ def test_show_honours_no_color(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", [".html", ".svg", ".png", ".json", ".SVG"])
-def test_the_name_of_a_file_says_what_it_is(suffix, tmp_path):
+def test_the_suffix_of_a_file_decides_its_format(suffix, tmp_path):
     path = sample().save(tmp_path / f"view{suffix}")
     written = path.read_bytes()
     if suffix == ".png":
@@ -157,16 +158,16 @@ def test_the_name_of_a_file_says_what_it_is(suffix, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["view.pdf", "view"])
-def test_other_files_are_refused_by_name(name, tmp_path):
+def test_other_suffixes_are_refused(name, tmp_path):
     with pytest.raises(
         UsageError, match=f"{name}: a view cannot be saved as '{name[4:]}'"
     ) as error:
         sample().save(tmp_path / name)
-    assert error.value.hint == "use one of .html, .svg, .png, .json."
+    assert error.value.hint == "use a suffix of .html, .svg, .png, .json."
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_of_five_hundred_tokens(tmp_path):
+def test_a_page_of_500_tokens_is_fast_and_small(tmp_path):
     weights, tokens = (
         np.random.default_rng(0).random((512, 512)) ** 8,
         [f"token{k}" for k in range(512)],
@@ -180,7 +181,7 @@ def test_a_page_of_five_hundred_tokens(tmp_path):
     assert path.stat().st_size < 10e6
 
 
-def test_drawing_waits_for_neither_torch_nor_a_picture_library():
+def test_drawing_imports_neither_torch_nor_an_image_library():
     late = "{'torch', 'PIL', 'resvg_py'}"
     code = f"import sys, seqlab.explain.view, seqlab.explain.token_figures; print({late} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
