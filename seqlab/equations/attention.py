@@ -1,9 +1,9 @@
-"""Attention, as the lectures write it: a score for each key, a softmax over keys, a weighted sum of values.
+"""Attention as in the lectures: a score for each key, a softmax over keys, a weighted sum of values.
 
-Attention does not know where a vector stands, so that its inputs are told their positions.
+Attention ignores the order of its inputs, so position embeddings are added to them.
 
-Queries and keys come as `... S D` and `... T D`: the leading dimensions are rows, and heads where there are several.
-Pooling makes one vector of a whole sequence: pads change nothing, whatever lies there; an empty row pools to zeros.
+Queries have the shape `... S D` and keys `... T D`; the leading dimensions are rows, and heads if there are several.
+Pooling makes one vector of a sequence. The values at pads have no effect; an empty row gives zeros.
 """
 
 import math
@@ -32,7 +32,7 @@ def dot(x: Features, y: Features) -> Float[Tensor, "..."]:
 def cosine(x: Features, y: Features) -> Float[Tensor, "..."]:
     """E2: x·y / (‖x‖ ‖y‖), between -1 and 1.
 
-    The zero vector points nowhere: its cosine with anything is 0, not NaN.
+    The cosine with the zero vector is 0, not NaN.
     """
     return dot(_unit(x), _unit(y)).clamp(-1.0, 1.0)
 
@@ -40,9 +40,9 @@ def cosine(x: Features, y: Features) -> Float[Tensor, "..."]:
 def masked_softmax(
     score: Float[Tensor, "*B T"], visible: Bool[Tensor, "*#B T"]
 ) -> Float[Tensor, "*B T"]:
-    """E3: exp(s_t) / Σ_t' exp(s_t') over the visible t; what is not visible scores -inf and so gets 0.
+    """E3: exp(s_t) / Σ_t' exp(s_t') over the visible t; the others have the score -inf and so the weight 0.
 
-    A row that sees nothing gets zeros, not NaN: an empty sequence is a fact of life, not an error.
+    A row without visible positions gets zeros, not NaN, because sequences may be empty.
     """
     weights = softmax(score.masked_fill(~visible, -math.inf), dim=-1)
     return weights.masked_fill(~visible, 0.0)
@@ -50,7 +50,7 @@ def masked_softmax(
 
 def _unit(x: Features) -> Features:
     """x / ‖x‖, and 0 for the zero vector."""
-    # The largest |x_d| is made 1 first: then no square overflows, and the norm is at least 1 unless x = 0.
+    # Dividing by the largest |x_d| first keeps squares from overflowing, and the norm is at least 1 unless x = 0.
     largest = x.detach().abs().amax(-1, keepdim=True)
     x = x / largest.masked_fill(largest == 0, 1.0)
     return x / vector_norm(x, dim=-1, keepdim=True).clamp(min=1.0)
@@ -80,7 +80,7 @@ def scaled_score(query: Queries, key: Keys) -> Weights:
 
 
 def attention_weights(score: Weights, visible: Bool[Tensor, "*#rows #S T"]) -> Weights:
-    """E38: α = softmax(score) over the visible keys; a query that sees nothing gets zeros."""
+    """E38: α = softmax(score) over the visible keys; a query without visible keys gets zeros."""
     return masked_softmax(score, visible.expand(score.shape))
 
 
@@ -99,7 +99,7 @@ def attention_vector(
 def attend(
     query: Queries, key: Keys, value: Values, visible: Bool[Tensor, "*#rows #S T"]
 ) -> tuple[Contexts, Weights]:
-    """E45: softmax(Q Kᵀ / √d) V, and the weights, because whoever attends will want to look."""
+    """E45: softmax(Q Kᵀ / √d) V; also returns the weights, which are shown in views."""
     weights = attention_weights(scaled_score(query, key), visible)
     return context(weights, value), weights
 
@@ -111,12 +111,12 @@ def self_attention(
     W_V: Float[Tensor, "P D"],
     visible: Bool[Tensor, "#B #T T"],
 ) -> tuple[Float[Tensor, "B T P"], Float[Tensor, "B T T"]]:
-    """E46: E45 with Q = X W_Qᵀ, K = X W_Kᵀ, V = X W_Vᵀ: every position asks every position."""
+    """E46: E45 with Q = X W_Qᵀ, K = X W_Kᵀ, V = X W_Vᵀ: every position attends to every position."""
     return attend(x @ W_Q.mT, x @ W_K.mT, x @ W_V.mT, visible)
 
 
 def split_heads(x: Vectors, num_heads: int) -> Float[Tensor, "B H T D/H"]:
-    """E47: the features of each head side by side."""
+    """E47: split the features into heads."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
@@ -128,9 +128,9 @@ def join_heads(
 
 
 def causal(num_queries: int, num_keys: int, *, window: int | None = None) -> Bool[Tensor, "S T"]:
-    """E48: query s sees the keys up to its own place; the queries are the last of the keys' positions.
+    """E48: query s sees the keys up to its own position; the queries are the last of the keys' positions.
 
-    With a window it sees no further back than that many keys, itself among them.
+    With a window it sees only the last `window` of these keys, including its own.
     """
     last = num_keys - num_queries
     visible = torch.ones(num_queries, num_keys, dtype=torch.bool).tril(last)
@@ -138,22 +138,19 @@ def causal(num_queries: int, num_keys: int, *, window: int | None = None) -> Boo
 
 
 def doubly_stochastic_penalty(weights: Float[Tensor, "B S T"], real: Bool[Tensor, "B S"]) -> PerRow:
-    """Σ_t (1 - Σ_s α_st)², over the real queries s: zero when every key is looked at once in all (Xu et al. 2015)."""
+    """Σ_t (1 - Σ_s α_st)², over the real queries s: zero if each key has a total weight of 1 (Xu et al. 2015)."""
     return (1 - weights.masked_fill(~real[..., None], 0.0).sum(1)).square().sum(1)
 
 
 def diversity_penalty(weights: Float[Tensor, "B J T"]) -> PerRow:
-    """E49: ‖A Aᵀ - I‖²_F: zero when each hop looks at one place of its own (Lin et al. 2017)."""
+    """E49: ‖A Aᵀ - I‖²_F: zero if each hop attends to a single position of its own (Lin et al. 2017)."""
     overlap = weights @ weights.mT
-    return (
-        (overlap - torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device))
-        .square()
-        .sum((1, 2))
-    )
+    identity = torch.eye(weights.shape[1], dtype=weights.dtype, device=weights.device)
+    return (overlap - identity).square().sum((1, 2))
 
 
 def hop_overlap(weights: Float[Tensor, "B J T"]) -> PerRow:
-    """Σ_t min(a_it, a_jt), the mean over pairs of hops: the share of their weight that lies on the same places."""
+    """Σ_t min(a_it, a_jt), the mean over pairs of hops: the share of their weight on the same positions."""
     first, second = torch.triu_indices(weights.shape[1], weights.shape[1], offset=1)
     return torch.minimum(weights[:, first], weights[:, second]).sum(-1).mean(-1)
 
@@ -166,27 +163,27 @@ def mean_pool(states: Vectors, real: Mask) -> Vector:
 def final_pool(states: Vectors, lengths: RowIds) -> Vector:
     """E23: h_T, the state at the last real position.
 
-    Of two directions, each has its own final state: the backward one's stands at position 0.
+    A bidirectional layer has two final states: that of the backward direction is at position 0.
     """
     return Padded(states, lengths).last()
 
 
 def max_pool(states: Vectors, real: Mask) -> Vector:
     """max_t h_t over the real positions, feature by feature."""
-    if states.shape[1] == 0:  # the maximum of nothing is undefined, also to torch
+    if states.shape[1] == 0:  # torch raises an error for the maximum of an empty dimension
         return states.new_zeros(len(states), states.shape[2])
     largest = states.masked_fill(~real[..., None], -math.inf).amax(1)
     return largest.masked_fill(~real.any(1, keepdim=True), 0.0)
 
 
 def attention_pool(states: Vectors, score: PerPosition, real: Mask) -> tuple[Vector, PerPosition]:
-    """E38, E39 with one learned query: α = softmax(score), c = Σ_t α_t h_t; returned as c, α."""
+    """E38, E39 with one learned query: α = softmax(score), c = Σ_t α_t h_t; return c and α."""
     weights = masked_softmax(score, real)
     return (weights[:, None] @ _without_pads(states, real)).squeeze(1), weights
 
 
 def _without_pads(states: Vectors, real: Mask) -> Vectors:
-    """Zeros at the pads. A weight of 0 would not do: 0 times NaN or infinity is NaN."""
+    """Set the pads to zero. A weight of 0 would not be enough: 0 times NaN or infinity is NaN."""
     return states.masked_fill(~real[..., None], 0.0)
 
 
@@ -204,9 +201,9 @@ def learned_positions(x: Vectors, table: Float[Tensor, "P D"], *, first: int = 0
 
 
 def rotary(x: Float[Tensor, "... T D"], *, first: int = 0) -> Float[Tensor, "... T D"]:
-    """Each pair of features turned by an angle that grows with the position (Su et al. 2021; not in the lectures).
+    """Rotate each pair of features by an angle proportional to the position (Su et al. 2021; not in the lectures).
 
-    The angles are those of E54. q·k then depends on how far apart two positions are, not on where they stand.
+    The angles are those of E54. q·k then depends on the distance of two positions, not on the positions themselves.
     """
     waves = sinusoidal_positions(x.shape[-2], x.shape[-1], first=first).to(x)
     sin, cos = waves[:, 0::2], waves[:, 1::2]

@@ -1,6 +1,7 @@
-"""Byte-pair encoding: the most frequent pair of neighbours becomes one symbol, again and again.
+"""Byte-pair encoding: the most frequent pair of adjacent symbols is merged into one, repeatedly.
 
-The slow and readable version: it recounts everything after each merge. Words are tuples of symbols with their counts.
+This is the slow and readable version, which counts all pairs again after each merge. Words are tuples of symbols with
+their counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ Symbols = tuple[str, ...]
 
 
 def pair_counts(words: Mapping[Symbols, int]) -> dict[Pair, int]:
-    """E62: how often each two symbols are neighbours, in the order in which the pairs are first seen."""
+    """E62: the count of each pair of adjacent symbols, in the order of first occurrence."""
     counts: dict[Pair, int] = {}
     for symbols, count in words.items():
         for pair in pairwise(symbols):
@@ -20,7 +21,7 @@ def pair_counts(words: Mapping[Symbols, int]) -> dict[Pair, int]:
 
 
 def merge(words: Mapping[Symbols, int], pair: Pair) -> dict[Symbols, int]:
-    """E63: the same words, with every occurrence of `pair` made one symbol."""
+    """E63: the words with every occurrence of `pair` merged into one symbol."""
     merged: dict[Symbols, int] = {}
     for symbols, count in words.items():
         joined = _join(symbols, pair)
@@ -31,21 +32,21 @@ def merge(words: Mapping[Symbols, int], pair: Pair) -> dict[Symbols, int]:
 def learn(
     word_counts: Mapping[str, int], num_merges: int, *, end_of_word: str | None = None
 ) -> list[Pair]:
-    """E62, E63: the merges in the order in which they are made; of equally frequent pairs, the one seen first.
+    """E62, E63: learn the merges, in order; among equally frequent pairs, the one that occurs first.
 
-    They may be fewer than `num_merges`: when every word is one symbol, there is nothing left to merge.
+    There may be fewer than `num_merges`: once every word is one symbol, no pair is left.
     """
     words = {_symbols(word, end_of_word): count for word, count in word_counts.items()}
     merges: list[Pair] = []
     while len(merges) < num_merges and (counts := pair_counts(words)):
-        best = max(counts, key=counts.__getitem__)  # of equals, max takes the first
+        best = max(counts, key=counts.__getitem__)  # the first, if several are equally frequent
         words = merge(words, best)
         merges.append(best)
     return merges
 
 
 def segment(word: str, merges: Sequence[Pair], *, end_of_word: str | None = None) -> Symbols:
-    """E63: a word, perhaps never seen, in the symbols that `merges` leave when made in their order."""
+    """E63: split a word, which may be unknown, into symbols by applying `merges` in order."""
     symbols = _symbols(word, end_of_word)
     for pair in merges:
         symbols = _join(symbols, pair)
@@ -57,7 +58,7 @@ def _symbols(word: str, end_of_word: str | None) -> Symbols:
 
 
 def _join(symbols: Symbols, pair: Pair) -> Symbols:
-    """Every occurrence of `pair`, from the left, made one symbol."""
+    """Merge every occurrence of `pair` into one symbol, from the left."""
     joined: list[str] = []
     at = 0
     while at < len(symbols):

@@ -1,7 +1,7 @@
 """Backpropagation through time, written out for the tanh RNN h_t = tanh(W h_{t-1} + U x_t + b), o_t = V h_t + c.
 
 The loss is L = Σ_t L_t, and enters only as g_o(t) = ∂L/∂o_t; in the same way g_h(t) stands for ∂L/∂h_t.
-One sequence, no batch: this is the oracle that autograd is compared with, and the slide made to run.
+One sequence, no batch: the tests compare autograd with it.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def gradients(
     V: Readout,
     g_o: OutputGradients,
 ) -> Gradients:
-    """E29, E30, E32, E33, E34: the gradient of every parameter, from the states `h` that `forward` found.
+    """E29, E30, E32, E33, E34: the gradient of every parameter, from the states `h` of `forward`.
 
     ∇c = Σ_t g_o(t)                         ∇V = Σ_t g_o(t) h_tᵀ
     ∇b = Σ_t diag(1 - h_t²) g_h(t)          ∇W = Σ_t diag(1 - h_t²) g_h(t) h_{t-1}ᵀ
@@ -85,26 +85,26 @@ def truncated(
     *,
     chunk: int,
 ) -> Gradients:
-    """E35: `gradients` of each chunk of `chunk` steps on its own, summed.
+    """E35: the sum of `gradients` over chunks of `chunk` steps.
 
-    The state is carried, so `h` is what one long `forward` finds; but to a chunk the state before it is a constant,
-    and no gradient crosses the border.
+    The state is carried from chunk to chunk, so `h` is that of one long `forward`; but each chunk treats its initial
+    state as a constant, so no gradient crosses a boundary.
     """
-    before = torch.cat([h0[None], h])[:-1:chunk]
-    chunks = zip(x.split(chunk), before, h.split(chunk), g_o.split(chunk), strict=True)
-    by_chunk = [gradients(x_c, h_before, h_c, W, V, g_c) for x_c, h_before, h_c, g_c in chunks]
+    initial = torch.cat([h0[None], h])[:-1:chunk]
+    chunks = zip(x.split(chunk), initial, h.split(chunk), g_o.split(chunk), strict=True)
+    by_chunk = [gradients(x_c, h0_c, h_c, W, V, g_c) for x_c, h0_c, h_c, g_c in chunks]
     return Gradients(*(torch.stack(same).sum(0) for same in zip(*by_chunk, strict=True)))
 
 
 def bound(W: Square, max_slope: float, distance: int) -> Scalar:
-    """E36: ‖∂e(t-m)/∂e(t)‖ ≤ (‖W‖₂ max‖F'‖)^m: how much of a gradient can be left after m steps back."""
+    """E36: ‖∂e(t-m)/∂e(t)‖ ≤ (‖W‖₂ max‖F'‖)^m: an upper bound of the gradient norm after m steps back."""
     return (matrix_norm(W, ord=2) * max_slope) ** distance
 
 
 def clip_by_norm(gradients: Sequence[Tensor], threshold: float) -> tuple[list[Tensor], Scalar]:
-    """E37: g ← g · threshold / ‖g‖ when ‖g‖ > threshold, with ‖g‖ the norm of all gradients taken as one vector.
+    """E37: g ← g · threshold / ‖g‖ if ‖g‖ > threshold, where ‖g‖ is the norm of all gradients as one vector.
 
-    Returns the clipped gradients and the norm before clipping. Where that is not finite, nothing can be saved.
+    Return the clipped gradients and the norm before clipping. If that is not finite, neither are the gradients.
     """
     norm = (
         vector_norm(torch.stack([vector_norm(g) for g in gradients]))
@@ -119,7 +119,7 @@ def linear_rnn_gradient(W_hh: Square, read: InputSteps) -> Float[Tensor, "T H H 
     """W9: ∂h_t/∂w = ∂f_t/∂w + Σ_{i<t} (Π_{j=i+1..t} ∂f_j/∂h_{j-1}) ∂f_i/∂w for h_t = f_t = W_hx x_t + W_hh h_{t-1}.
 
     `read` is what w multiplies at each step: x_t when w is W_hx, h_{t-1} when w is W_hh. The entry [t, a, b, d] is
-    ∂h_t[a]/∂w[b, d]. The sum is taken as the slide expands it, at quadratic cost; E31 shares its terms.
+    ∂h_t[a]/∂w[b, d]. The sum is computed as on the slide, at quadratic cost; E31 reuses its terms.
     """
     identity = torch.eye(len(W_hh), dtype=W_hh.dtype, device=W_hh.device)
     local = torch.einsum("ab,td->tabd", identity, read)  # ∂f_t/∂w

@@ -1,6 +1,6 @@
-"""What a prediction costs, how likely a sequence is, and how one token is chosen from the logits.
+"""The loss of a prediction, the probability of a sequence, and the choice of a token from logits.
 
-Randomness comes in as a uniform number per row, so that these stay functions.
+Random numbers are arguments, one uniform number a row, so that these are pure functions.
 """
 
 import math
@@ -43,7 +43,7 @@ def smoothed_loss(log_p: FlatLogits, gold: FlatIds, smoothing: float) -> FlatNum
 
 
 def perplexity(mean_loss: float | Scalar) -> float:
-    """E4: exp of the mean cross-entropy in nats: how many equally likely tokens would be as hard to guess."""
+    """E4: exp of the mean cross-entropy in nats: the number of equally likely tokens with the same entropy."""
     try:
         return math.exp(mean_loss)
     except OverflowError:
@@ -57,34 +57,35 @@ def sequence_log_probability(logits: PositionLogits, gold: PositionIds, real: Ma
 
 
 def greedy_choice(logits: Logits) -> RowIds:
-    """E58: argmax_v p(v); of equals, the first."""
+    """E58: argmax_v p(v); among equal ones, the first."""
     return logits.argmax(-1)
 
 
 def temper(logits: Logits, temperature: float) -> Logits:
-    """E59: logits / τ. Below 1 the likely becomes likelier, above 1 all become more alike."""
+    """E59: logits / τ. τ below 1 sharpens the distribution, τ above 1 flattens it."""
     if not temperature > 0:
         raise ValueError(
-            f"a temperature must be above 0, not {temperature}; for the limit at 0, choose greedily"
+            f"the temperature must be above 0, not {temperature}; for the limit at 0, decode greedily"
         )
     return logits / temperature
 
 
 def keep_top_k(logits: Logits, k: int) -> Logits:
-    """E59: the k largest logits, the others -inf. Of equals the first stay, so that never more than k do."""
+    """E59: keep the k largest logits, and set the others to -inf; among equal ones the first are kept."""
     if k < 1:
-        raise ValueError(f"at least 1 token must be kept, not {k}")
+        raise ValueError(f"top-k must keep at least 1 token, not {k}")
     smallest = logits.topk(min(k, logits.shape[-1]), dim=-1).values[:, -1:]
-    above, equal = logits > smallest, logits == smallest
+    above = logits > smallest
+    equal = logits == smallest
     room = k - above.sum(-1, keepdim=True)
     return logits.masked_fill(~(above | (equal & (equal.cumsum(-1) <= room))), -math.inf)
 
 
 def keep_top_p(logits: Logits, p: float) -> Logits:
-    """E59: the fewest likeliest tokens whose probabilities sum to p or more, the others -inf. Never fewer than one."""
+    """E59: keep the fewest likeliest tokens whose probabilities sum to at least p, and set the others to -inf."""
     if not 0 < p <= 1:
-        raise ValueError(f"a probability mass to keep lies above 0 and at most at 1, not {p}")
-    if p == 1:  # rounding could bring the mass to 1 before the last tokens
+        raise ValueError(f"top-p must be above 0 and at most 1, not {p}")
+    if p == 1:  # with rounding, the sum could reach 1 before the last tokens
         return logits
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
     mass = softmax(ranked, dim=-1, dtype=torch.float64).cumsum(-1)
@@ -96,19 +97,18 @@ def keep_top_p(logits: Logits, p: float) -> Logits:
 def choose(probabilities: Logits, uniform: PerRow) -> RowIds:
     """E59: the first v with Σ_{v' ≤ v} p_v' > uniform: sampling by the inverse of the distribution function.
 
-    `uniform` lies between 0 and 1, each end included. A token of probability 0 is never chosen: the sum does not
-    grow there, so it cannot be the first to exceed anything.
+    `uniform` is between 0 and 1 inclusive. A token of probability 0 is never chosen, because the sum does not grow
+    there.
     """
     mass = probabilities.double().cumsum(-1)
     total = mass[:, -1]
     if not (total > 0).all():
         row = int((~(total > 0)).nonzero()[0])
         raise ValueError(
-            f"row {row} offers no token to choose: its probabilities sum to {total[row].item()}"
+            f"row {row} has no token to choose from: its probabilities sum to {total[row].item()}"
         )
-    below_total = total.nextafter(
-        torch.zeros_like(total)
-    )  # else rounding near 1 would lead past the last token
+    # without this, rounding near 1 could give an index past the last token
+    below_total = total.nextafter(torch.zeros_like(total))
     target = torch.minimum(uniform * total, below_total)
     return torch.searchsorted(mass, target[:, None], right=True).squeeze(-1)
 
@@ -118,16 +118,16 @@ def beam_step(
 ) -> tuple[BestScores, BestIds, BestIds]:
     """E60: extend each of the K hypotheses by each token, and keep the best: their scores, parents and tokens.
 
-    Only the best of each hypothesis can be among the best of all: whoever has these already gives them alone.
+    `log_p` may be limited to the best `keep` tokens of each hypothesis, since no other can be among the best of all.
     """
     total = (scores[..., None] + log_p.to(scores.dtype)).flatten(1)
-    kept, places = total.topk(min(keep, total.shape[1]), dim=-1)
-    return kept, places // log_p.shape[-1], places % log_p.shape[-1]
+    best, indices = total.topk(min(keep, total.shape[1]), dim=-1)
+    return best, indices // log_p.shape[-1], indices % log_p.shape[-1]
 
 
 def length_normalised(
     score: Float[Tensor, "..."], length: Int[Tensor, "..."] | int, alpha: float
 ) -> Float[Tensor, "..."]:
-    """E61: log p / length^α: with α = 1 the mean per token, with α = 0 the plain sum of the slides."""
+    """E61: log p / length^α: α = 1 gives the mean per token, α = 0 the sum as on the slides."""
     length = torch.as_tensor(length, dtype=score.dtype).clamp(min=1)
     return score / length**alpha

@@ -1,8 +1,8 @@
-"""Exponential smoothing, as Holt (1957) and Winters (1960) have it: a level, a slope and a season that follow errors.
+"""Exponential smoothing (Holt 1957, Winters 1960): a level, a slope and a season, each corrected by forecast errors.
 
-A rate is (α, β, φ, γ): how much of an error goes into the level, how much of that into the slope, how much of the slope
-is left after a step, and how much of the error goes into the season. With φ = 0 there is no slope. What is not observed
-moves nothing: the level goes on along the slope.
+The rates are (α, β, φ, γ): the share of an error that goes into the level, the share of that which goes into the slope,
+the factor by which the slope is damped at each step, and the share of the error that goes into the season. With φ = 0
+there is no slope. A missing value corrects nothing: the level continues along the slope.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Rates = Float[Tensor, "B 4"]
 
 
 class State(NamedTuple):
-    """The level and the slope after a step, and the season by place, counted from the first row."""
+    """The level and the slope after a step, and the season by phase, counted from the first row."""
 
     level: Float[Tensor, " B"]
     slope: Float[Tensor, " B"]
@@ -26,10 +26,13 @@ class State(NamedTuple):
 
 
 def start(values: PerPosition, observed: Mask, season: int, *, ratio: bool) -> State:
-    """A straight line through the seasons, and what each place of a season is above it (or, by `ratio`, times it)."""
+    """Return the initial state: a straight line through the values, and the mean deviation from it at each phase.
+
+    With `ratio`, the season multiplies the line; else it is added.
+    """
     time = torch.arange(values.shape[1], dtype=values.dtype).expand_as(values)
-    place = torch.arange(values.shape[1]) % season
-    # Means over the first and the last season that was observed: a slope that the season itself does not bend.
+    phase = torch.arange(values.shape[1]) % season
+    # The slope between the means of the first and the last observed season, which the season itself does not bias.
     order = observed.long().cumsum(1)
     total = order[:, -1:]
     width = torch.where(total >= 2 * season, season, (total + 1) // 2).clamp(min=1)
@@ -38,25 +41,22 @@ def start(values: PerPosition, observed: Mask, season: int, *, ratio: bool) -> S
     slope = slope / (_mean(time, late) - _mean(time, early)).clamp(min=1.0)
     middle = _mean(time, observed)
     line = _mean(values, observed)[:, None] + slope[:, None] * (time - middle[:, None])
-    apart = values / _away_from_zero(line) if ratio else values - line
-    spread = torch.zeros(len(values), season, dtype=values.dtype)
-    count = spread.index_add(1, place, observed.to(values.dtype))
-    sums = spread.index_add(1, place, torch.where(observed, apart, 0.0))
+    deviation = values / _away_from_zero(line) if ratio else values - line
+    zeros = torch.zeros(len(values), season, dtype=values.dtype)
+    count = zeros.index_add(1, phase, observed.to(values.dtype))
+    sums = zeros.index_add(1, phase, torch.where(observed, deviation, 0.0))
     neutral = float(ratio)
-    parts = torch.where(count > 0, sums / count.clamp(min=1), neutral)
-    parts = (
-        parts / _away_from_zero(parts.mean(1, keepdim=True))
-        if ratio
-        else parts - parts.mean(1, keepdim=True)
-    )
+    seasonal = torch.where(count > 0, sums / count.clamp(min=1), neutral)
+    mean = seasonal.mean(1, keepdim=True)
+    seasonal = seasonal / _away_from_zero(mean) if ratio else seasonal - mean
     first = line.gather(1, observed.long().argmax(1, keepdim=True))[:, 0]
-    return State(first - slope, slope, parts)
+    return State(first - slope, slope, seasonal)
 
 
 def smooth(
     values: PerPosition, observed: Mask, rates: Rates, begin: State, *, ratio: bool
 ) -> State:
-    """The level, the slope and the season after the last row."""
+    """Return the level, the slope and the season after the last row."""
     state = begin
     for state in states(values, observed, rates, begin, ratio=ratio):  # noqa: B007
         pass
@@ -68,16 +68,19 @@ def states(
 ) -> Iterator[State]:
     """e_t = y_t - ŷ_t; l_t = l_{t-1} + φ b_{t-1} + α e_t; b_t = φ b_{t-1} + α β e_t; s_t = s_{t-m} + γ (1 - α) e_t.
 
-    With `ratio`, ŷ_t = (l_{t-1} + φ b_{t-1}) s_{t-m}, and the error is taken in units of what multiplies it.
+    With `ratio`, ŷ_t = (l_{t-1} + φ b_{t-1}) s_{t-m}; the error is divided by the season for the level and the slope,
+    and by the level for the season.
     """
     alpha, beta, phi, gamma = rates.unbind(1)
     level, slope = begin.level, begin.slope
     season = list(begin.season.unbind(1))
-    begun = observed.long().cumsum(1) > 0  # before the first value there is nothing to follow
+    has_begun = (
+        observed.long().cumsum(1) > 0
+    )  # the state does not move before the first observed value
     for t in range(values.shape[1]):
         here = season[t % len(season)]
-        slope = torch.where(begun[:, t], phi, 1.0) * slope
-        level = level + torch.where(begun[:, t], slope, 0.0)
+        slope = torch.where(has_begun[:, t], phi, 1.0) * slope
+        level = level + torch.where(has_begun[:, t], slope, 0.0)
         error = values[:, t] - (level * here if ratio else level + here)
         error = torch.where(observed[:, t], error, 0.0)
         of_level = error / _away_from_zero(here) if ratio else error
@@ -88,7 +91,7 @@ def states(
         yield State(level, slope, torch.stack(season, 1))
 
 
-def ahead(
+def forecast(
     state: State, rates: Rates, horizon: int, *, row: int, ratio: bool
 ) -> Float[Tensor, "B K"]:
     """ŷ_{t+h} = l_t + (φ + … + φ^h) b_t + s, or times s; `row` is the number of rows that were read."""
@@ -101,11 +104,11 @@ def ahead(
 def plausible(
     means: Float[Tensor, "B K"], values: PerPosition, observed: Mask
 ) -> Float[Tensor, "B K"]:
-    """No forecast is farther outside of what was observed than that is wide: a slope or a factor may run away."""
-    least = torch.where(observed, values, torch.inf).amin(1)
-    most = torch.where(observed, values, -torch.inf).amax(1)
-    width = (most - least)[:, None]
-    clipped = torch.minimum(torch.maximum(means, least[:, None] - width), most[:, None] + width)
+    """Clip forecasts to the observed range, extended by its own width on both sides: slopes and factors may explode."""
+    low = torch.where(observed, values, torch.inf).amin(1)
+    high = torch.where(observed, values, -torch.inf).amax(1)
+    width = (high - low)[:, None]
+    clipped = torch.minimum(torch.maximum(means, low[:, None] - width), high[:, None] + width)
     return torch.where(
         width.isfinite() & means.isfinite(), clipped, _mean(values, observed)[:, None]
     )

@@ -1,4 +1,4 @@
-"""Glimpses: a window onto a picture that can be moved and widened, and whose place has a gradient (S22).
+"""Glimpses: a window onto a picture whose position and size are differentiable (S22).
 
 Dimensions: B rows, A pixels along one side of the picture, H and W its height and width, N filters on each side.
 """
@@ -13,7 +13,7 @@ from seqlab.types import PerRow
 
 
 class Window(NamedTuple):
-    """Where a window lies, in pixels: its centre, the stride between filters, their variance; and how bright it is."""
+    """A window in pixels: its centre, the stride between filters and their variance; and its intensity."""
 
     x: PerRow
     y: PerRow
@@ -25,10 +25,10 @@ class Window(NamedTuple):
 def place_window(
     numbers: Float[Tensor, "B 5"], *, height: int, width: int, num_filters: int
 ) -> Window:
-    """E64: five numbers of a network to a window (Gregor et al. 2015); zeros are the whole picture.
+    """E64: turn five numbers of a network into a window (Gregor et al. 2015); zeros give the whole picture.
 
     x = (W - 1)/2 (x̃ + 1),  y = (H - 1)/2 (ỹ + 1),  δ = (max(H, W) - 1)/(N - 1) exp δ̃,  σ² = (δ/2)² exp σ̃²,
-    γ = exp γ̃. Pixels are counted from 0, and a filter is half a stride wide unless the network says otherwise.
+    γ = exp γ̃. Pixels are counted from 0; with σ̃ = 0, the deviation of a filter is half a stride.
     """
     x, y, stride, variance, intensity = numbers.unbind(-1)
     stride = (max(height, width) - 1) / (num_filters - 1) * stride.exp()
@@ -51,7 +51,7 @@ def filter_bank(
 ) -> Float[Tensor, "B N A"]:
     """E64: F[i, a] = exp(-(a - μ_i)² / 2σ²) / Z_i, with μ_i = g + (i - (N - 1)/2) δ, and each row summing to one.
 
-    A filter that lies far outside of the picture sees nothing: its row is zero rather than 0/0.
+    A filter far outside of the picture has a row of zeros instead of 0/0.
     """
     offset = torch.arange(num_filters, dtype=centre.dtype) - (num_filters - 1) / 2
     means = centre[:, None] + offset * stride[:, None]

@@ -1,14 +1,14 @@
-"""The hidden Markov model, as the lectures write it: a belief over N states that time moves and observations sharpen.
+"""The hidden Markov model of the lectures: a belief over N states, predicted in time and corrected by observations.
 
 π is the distribution of the first state z_1, A_ij = p(z_t = j | z_{t-1} = i), and `log_b` holds log p(x_t | z_t = j).
-A missing observation has `log_b` = 0 in every state: time passes and nothing is learnt. Positions from `lengths` on
-are pads: whatever lies there is not read, and zeros come back.
+A missing observation has `log_b` = 0 in every state, so that it does not correct the belief. Positions from `lengths`
+on are pads: their values are ignored, and the results there are zeros.
 
 A may also be p(w | u, v). Then a state is a pair of K labels: (u, v) has the number u K + v, where v counts from 0 and
-u from 1 (u = 0: there is none before v). A step of `viterbi` then costs K³, not the K⁴ of a matrix over pairs.
+u from 1 (u = 0: v is the first label). A step of `viterbi` then costs K³ instead of the K⁴ of a matrix over pairs.
 
-The recursions run in logs: they reach any length, -inf means impossible, and nothing is NaN. What runs in practice is
-their twin in `kernels.forward_backward`.
+The recursions use log probabilities, so that they work for any length; -inf means impossible, and nothing is NaN.
+Models run the fast version in `kernels.forward_backward`.
 """
 
 import math
@@ -37,12 +37,12 @@ class Posterior(NamedTuple):
 
 
 def predict(belief: Belief, A: Moves) -> Belief:
-    """E5: p(z_t = j | x_<t) = Σ_i p(z_{t-1} = i | x_<t) A_ij: where the state goes while nobody looks."""
+    """E5: p(z_t = j | x_<t) = Σ_i p(z_{t-1} = i | x_<t) A_ij: one step in time without an observation."""
     return belief @ as_matrix(A)
 
 
 def as_matrix(A: Moves) -> Matrix:
-    """A over all states; of pairs, most moves are impossible."""
+    """Return the transition matrix over all states; between pairs of labels, most transitions are impossible."""
     if A.dim() == 2:
         return A
     num_labels, num_states = A.shape[2], A.shape[0] * A.shape[1]
@@ -52,7 +52,7 @@ def as_matrix(A: Moves) -> Matrix:
 
 
 def moves_of(xi: Matrix, A: Moves) -> Moves:
-    """What was counted over all states, in the shape of A: of pair (u, v), the moves to (v, w)."""
+    """Return transition counts over all states in the shape of A: for a pair (u, v), those to (v, w)."""
     if A.dim() == 2:
         return xi
     return (
@@ -61,34 +61,37 @@ def moves_of(xi: Matrix, A: Moves) -> Moves:
 
 
 def condition(predicted: Belief, b: Belief) -> tuple[Belief, Float[Tensor, "B 1"]]:
-    """E6: p(z_t | x_≤t) = p(z_t | x_<t) b_t / c_t, and c_t = p(x_t | x_<t), the sum that normalises it."""
+    """E6: p(z_t | x_≤t) = p(z_t | x_<t) b_t / c_t, and the normaliser c_t = p(x_t | x_<t)."""
     joint = predicted * b
     c = joint.sum(-1, keepdim=True)
     return joint / c.clamp(min=torch.finfo(c.dtype).tiny), c
 
 
 def forward(pi: Initial, A: Moves, log_b: Trellis, lengths: RowIds) -> tuple[Trellis, PerRow]:
-    """E7: E5 and E6 in turn: the filtered belief p(z_t | x_≤t) = α_t(j) / Σ_j α_t(j), and log p(x)."""
+    """E7: E5 and E6 alternately: the filtered belief p(z_t | x_≤t) = α_t(j) / Σ_j α_t(j), and log p(x)."""
     log_alpha, log_p = log_forward(pi, A, log_b, lengths)
     return _distribution(log_alpha, lengths), log_p
 
 
 def log_forward(pi: Initial, A: Moves, log_b: Trellis, lengths: RowIds) -> tuple[Trellis, PerRow]:
     """E7: log α_t(j) = log Σ_i exp(log α_{t-1}(i) + log A_ij) + log b_t(j), and log p(x) = log Σ_j α_T(j)."""
-    log_A, log_b = as_matrix(A).log(), _at_real(log_b, lengths)
+    log_A = as_matrix(A).log()
+    log_b = _at_real(log_b, lengths)
     log_alpha = [pi.log() + log_b[:, 0]]
-    for here in log_b[:, 1:].unbind(1):
-        log_alpha.append(torch.logsumexp(log_alpha[-1][:, :, None] + log_A, 1) + here)
-    steps, rows = torch.stack(log_alpha, 1), torch.arange(len(lengths), device=A.device)
+    for log_b_t in log_b[:, 1:].unbind(1):
+        log_alpha.append(torch.logsumexp(log_alpha[-1][:, :, None] + log_A, 1) + log_b_t)
+    steps = torch.stack(log_alpha, 1)
+    rows = torch.arange(len(lengths), device=A.device)
     return steps, torch.logsumexp(steps[rows, lengths - 1], -1).masked_fill(lengths == 0, 0.0)
 
 
 def log_backward(A: Moves, log_b: Trellis, lengths: RowIds) -> Trellis:
     """E8: β_t(i) = p(x_>t | z_t = i): log β_t(i) = log Σ_j exp(log A_ij + log b_{t+1}(j) + log β_{t+1}(j)), 0 at T."""
-    log_A, log_b = as_matrix(A).log(), _at_real(log_b, lengths)
+    log_A = as_matrix(A).log()
+    log_b = _at_real(log_b, lengths)
     log_beta = [torch.zeros_like(log_b[:, 0])]
-    for after in reversed(log_b[:, 1:].unbind(1)):
-        log_beta.append(torch.logsumexp(log_A + (after + log_beta[-1])[:, None], -1))
+    for log_b_next in reversed(log_b[:, 1:].unbind(1)):
+        log_beta.append(torch.logsumexp(log_A + (log_b_next + log_beta[-1])[:, None], -1))
     return torch.stack(log_beta[::-1], 1)
 
 
@@ -101,34 +104,35 @@ def posterior(
 ) -> Posterior:
     """E9: γ_t(i) = α_t(i) β_t(i) / p(x) and ξ_ij = Σ_t α_{t-1}(i) A_ij b_t(j) β_t(j) / p(x).
 
-    `weights` says how often each row counts in ξ. An impossible row has a posterior of zeros.
+    `weights` are those of the rows in ξ. An impossible row has a posterior of zeros.
     """
     weights = log_b.new_ones(len(log_b)) if weights is None else weights
     log_alpha, log_p = log_forward(pi, A, log_b, lengths)
-    log_beta, log_A = log_backward(A, log_b, lengths), as_matrix(A).log()
+    log_beta = log_backward(A, log_b, lengths)
+    log_A = as_matrix(A).log()
     xi = torch.zeros_like(log_A)
-    arriving = _at_real(log_b, lengths) + log_beta - log_p[:, None, None]
+    log_future = _at_real(log_b, lengths) + log_beta - log_p[:, None, None]
     for t in range(1, log_b.shape[1]):
-        pair = (log_alpha[:, t - 1, :, None] + log_A + arriving[:, t, None]).exp().nan_to_num(0.0)
+        pair = (log_alpha[:, t - 1, :, None] + log_A + log_future[:, t, None]).exp().nan_to_num(0.0)
         xi = xi + torch.einsum("b,bij->ij", weights * (t < lengths), pair)
     return Posterior(_distribution(log_alpha + log_beta, lengths), moves_of(xi, A), log_p)
 
 
 def viterbi(pi: Initial, A: Moves, log_b: Trellis, lengths: RowIds) -> tuple[PositionIds, PerRow]:
     """E10: argmax_z log p(x, z) and its value, from δ_t(j) = max_i (δ_{t-1}(i) + log A_ij) + log b_t(j)."""
-    log_A = (
-        (A.mT if A.dim() == 2 else A.permute(1, 2, 0)).log().contiguous()
-    )  # the maximum runs along memory
-    delta, came_from = pi.log().expand(len(lengths), -1), []
+    # transposed, so that the maximum runs over contiguous memory
+    log_A = (A.mT if A.dim() == 2 else A.permute(1, 2, 0)).log().contiguous()
+    delta = pi.log().expand(len(lengths), -1)
+    backpointers = []
     stay = torch.arange(len(pi), device=A.device)
-    for t, here in enumerate(log_b.unbind(1)):
+    for t, log_b_t in enumerate(log_b.unbind(1)):
         moved, best = _best_move(delta, log_A) if t else (delta, stay)
-        alive = (t < lengths)[:, None]
-        delta = torch.where(alive, moved + here, delta)
-        came_from.append(torch.where(alive, best, stay))
+        is_real = (t < lengths)[:, None]
+        delta = torch.where(is_real, moved + log_b_t, delta)
+        backpointers.append(torch.where(is_real, best, stay))
     log_p, state = delta.max(-1)
     path = []
-    for best in reversed(came_from):
+    for best in reversed(backpointers):
         path.append(state)
         state = best.gather(1, state[:, None]).squeeze(1)
     states = torch.stack(path[::-1], 1) if path else lengths.new_zeros(len(lengths), 0)
@@ -142,10 +146,10 @@ def reestimate(
     *,
     pseudo: float | Distributions = 0.0,
 ) -> Distributions:
-    """E11: θ_k = (n_k + pseudo) / Σ_k (n_k + pseudo), where γ_1 counts for π, ξ for A, and γ at x_t = k for B.
+    """E11: θ_k = (n_k + pseudo) / Σ_k (n_k + pseudo), with the counts γ_1 for π, ξ for A, and γ at x_t = k for B.
 
-    What is impossible stays so, as in EM without pseudo-counts: a chain that only goes right keeps its shape. A state
-    that nothing visits keeps its last distribution, because the data say nothing about it.
+    A probability of zero stays zero, as in EM without pseudo-counts, so that a left-to-right chain keeps its structure.
+    A state without counts keeps its last distribution.
     """
     total = counts.sum(-1, keepdim=True)
     smoothed = counts + pseudo * (last > 0)
@@ -159,7 +163,7 @@ def reestimate(
 def _best_move(
     delta: Belief, log_A: Float[Tensor, "... N"] | Float[Tensor, "K K U"]
 ) -> tuple[Belief, Int[Tensor, "B N"]]:
-    """max_i δ(i) + log A_ij for each j, and the i; of pairs (v, w), the best u before them."""
+    """max_i δ(i) + log A_ij for each j, and the argmax i; for pairs (v, w), over the label u before them."""
     if log_A.dim() == 2:
         value, best = (delta[:, None] + log_A).max(-1)
         return value, best
@@ -172,11 +176,11 @@ def _best_move(
 
 
 def _distribution(log_p: Trellis, lengths: RowIds) -> Trellis:
-    """exp(log p) normalised over the states; zeros where nothing is possible, and at the pads."""
+    """exp(log p) normalised over the states; zeros at pads, and where all states are impossible."""
     return _at_real(log_p.softmax(-1).nan_to_num(0.0), lengths)
 
 
 def _at_real(x: Trellis, lengths: RowIds) -> Trellis:
-    """Zeros at the pads: as `log_b` they observe nothing, and since the rows of A sum to one they change nothing."""
+    """Set the pads to zero: as `log_b` they are missing observations, which do not change the likelihood."""
     pads = torch.arange(x.shape[1], device=x.device) >= lengths[:, None]
     return x.masked_fill(pads[..., None], 0.0)

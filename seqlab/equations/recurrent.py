@@ -1,4 +1,4 @@
-"""One step of each recurrent cell, and the ways to put cells beside and above each other.
+"""One step of each recurrent cell, and the ways to stack cells and to combine two directions.
 
 Everywhere W multiplies the state and U the input. The gates of a cell are stacked in one matrix, in torch's order,
 so that weights can be exchanged with `nn.RNN`, `nn.LSTM` and `nn.GRU`: U is `weight_ih`, W is `weight_hh`, b their
@@ -22,7 +22,7 @@ Biases = Float[Tensor, " G"]
 
 
 def untapped(name: str, x: Tensor) -> Tensor:
-    """What a step passes its gates and states through unless somebody looks at them."""
+    """The tap of a step that nobody observes: the identity."""
     return x
 
 
@@ -55,7 +55,7 @@ def vec2seq_step(
     W_hh: Square,
     phi: Activation = torch.tanh,
 ) -> Hidden:
-    """E19: h_t = φ(W_xh [x; y_{t-1}] + W_hh h_{t-1}): the same x at every step, and what was said last."""
+    """E19: h_t = φ(W_xh [x; y_{t-1}] + W_hh h_{t-1}): the same x at every step, and the previous output."""
     return phi(torch.cat([x, y_prev], dim=-1) @ W_xh.mT + h @ W_hh.mT)
 
 
@@ -90,7 +90,7 @@ def lstm_step(
 ) -> tuple[Hidden, Hidden]:
     """E24: i, f, o = σ(W h_{t-1} + U x_t + b), g = tanh(.), c_t = f c_{t-1} + i g and h_t = o tanh(c_t).
 
-    The lectures call g c̃. Returned are h_t and c_t.
+    The lectures call g c̃. Return h_t and c_t.
     """
     i, f, g, o = (h @ W.mT + x @ U.mT + b).chunk(4, dim=-1)
     i = tap("i", i.sigmoid())
@@ -128,8 +128,8 @@ def gru_torch_step(
 ) -> Hidden:
     """E25 as torch has it: n = tanh(U x_t + b + r (W h_{t-1} + b_n)) and h_t = (1 - z) n + z h_{t-1}.
 
-    Resetting after the product lets one product serve all three, and needs a bias b_n of its own inside the reset.
-    Its z is the lectures' 1 - u.
+    The reset gate acts after the matrix product, so that one product gives all three parts; the candidate needs a bias
+    b_n inside the reset. Its z is 1 - u of the lectures.
     """
     size = 2 * h.shape[-1]
     r, z = (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid().chunk(2, dim=-1)
@@ -150,7 +150,7 @@ def mgu_step(
 ) -> Hidden:
     """f = σ(W h_{t-1} + U x_t + b), h̃ = tanh(W (f h_{t-1}) + U x_t + b), and h_t = (1 - f) h_{t-1} + f h̃.
 
-    The minimal gated unit (Zhou et al. 2016; not in the lectures): a GRU whose one gate both resets and updates.
+    The minimal gated unit (Zhou et al. 2016; not in the lectures): a GRU with one gate for reset and update.
     """
     size = h.shape[-1]
     f = tap("f", (h @ W[:size].mT + x @ U[:size].mT + b[:size]).sigmoid())
@@ -164,7 +164,7 @@ def highway(
     t: Features,
     g: Features | None = None,
 ) -> Features:
-    """E26: g(x) x + t(x) h(x), where g = 1 - t unless it has a gate of its own."""
+    """E26: g(x) x + t(x) h(x), where g = 1 - t unless it is given."""
     g = 1 - t if g is None else g
     return g * x + t * hx
 
@@ -175,5 +175,5 @@ def residual(x: Features, hx: Features) -> Features:
 
 
 def dense(x: Features, hx: Float[Tensor, "... H"]) -> Float[Tensor, "... D+H"]:
-    """E28: [x; h(x)]: the layers above see both."""
+    """E28: [x; h(x)]: the layers above read both."""
     return torch.cat([x, hx], dim=-1)

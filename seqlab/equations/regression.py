@@ -1,7 +1,4 @@
-"""What a prediction of a real number costs: as a Gaussian, as quantiles, as a point, as an angle (S12).
-
-Pure functions on tensors: no parameters, no modules, no configuration.
-"""
+"""Losses of predictions of real numbers: as a Gaussian, as quantiles, as an angle (S12)."""
 
 import math
 
@@ -19,7 +16,7 @@ def gaussian_loss(y: Numbers, mean: Numbers, scale: Numbers) -> Numbers:
 
 
 def pinball_loss(y: Numbers, quantiles: Quantiles, levels: Float[Tensor, " Q"]) -> Quantiles:
-    """max(τ (y - q), (τ - 1)(y - q)): least in the mean where q is the τ-quantile of y (Koenker & Bassett 1978)."""
+    """max(τ (y - q), (τ - 1)(y - q)): its mean is minimal if q is the τ-quantile of y (Koenker & Bassett 1978)."""
     over = y[..., None] - quantiles
     return torch.maximum(levels * over, (levels - 1) * over)
 
@@ -27,8 +24,8 @@ def pinball_loss(y: Numbers, quantiles: Quantiles, levels: Float[Tensor, " Q"]) 
 def gaussian_crps(y: Numbers, mean: Numbers, scale: Numbers) -> Numbers:
     """∫ (F(x) - [x ≥ y])² dx of a Gaussian (Gneiting & Raftery 2007).
 
-    With z = (y - μ) / σ that is σ (z (2Φ(z) - 1) + 2φ(z) - 1/√π). It is in the unit of y, and for a forecast without
-    spread it is the absolute error.
+    With z = (y - μ) / σ that is σ (z (2Φ(z) - 1) + 2φ(z) - 1/√π). It has the unit of y; as σ goes to 0, it becomes the
+    absolute error.
     """
     z = (y - mean) / scale
     density = torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi)
@@ -36,11 +33,11 @@ def gaussian_crps(y: Numbers, mean: Numbers, scale: Numbers) -> Numbers:
 
 
 def quantile_crps(y: Numbers, quantiles: Quantiles, levels: Float[Tensor, " Q"]) -> Numbers:
-    """The same from quantiles: 2 ∫ pinball(τ) dτ, by trapezia between the levels; at 0 and at 1 it is nothing."""
+    """The CRPS from quantiles: 2 ∫ pinball(τ) dτ by the trapezoidal rule, with 0 at τ = 0 and τ = 1."""
     ends = torch.cat([levels.new_zeros(1), levels, levels.new_ones(1)])
     return (pinball_loss(y, quantiles, levels) * (ends[2:] - ends[:-2])).sum(-1)
 
 
 def angle_loss(angle: Numbers, gold: Numbers) -> Numbers:
-    """1 - cos(α - γ): nothing at the same angle, 2 at the opposite one, and blind to whole turns."""
+    """1 - cos(α - γ): 0 at the same angle, 2 at the opposite one, and periodic."""
     return 1 - torch.cos(angle - gold)

@@ -1,4 +1,4 @@
-"""The rest of the Transformer: norms, the position-wise network, and adaptive halting."""
+"""The Transformer apart from attention: norms, the feed-forward network, and adaptive halting."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,19 +24,19 @@ def layer_norm(x: Features, gain: PerFeature, bias: PerFeature) -> Features:
 
 
 def batch_norm(x: FlatVectors, gain: PerFeature, bias: PerFeature) -> FlatVectors:
-    """E51: the same with μ and σ² over all positions of the batch, for each feature."""
+    """E51: E50 with μ and σ² over all positions of the batch, for each feature."""
     mean = x.mean(0)
     variance = (x - mean).square().mean(0)
     return gain * (x - mean) / (variance + EPSILON).sqrt() + bias
 
 
 def add_and_norm(x: Features, sublayer: Sublayer, norm: Sublayer) -> Features:
-    """E52: LayerNorm(x + Sublayer(x)), as in the paper: the norm comes after."""
+    """E52: LayerNorm(x + Sublayer(x)), with the norm after the sum, as in the paper."""
     return norm(x + sublayer(x))
 
 
 def norm_and_add(x: Features, sublayer: Sublayer, norm: Sublayer) -> Features:
-    """E52, pre-norm: x + Sublayer(LayerNorm(x)): the sum itself is never normalised, so deep stacks train."""
+    """E52, pre-norm: x + Sublayer(LayerNorm(x)): the residual sum is not normalised, so that deep stacks train."""
     return x + sublayer(norm(x))
 
 
@@ -47,17 +47,17 @@ def feed_forward(
     W2: Float[Tensor, "D F"],
     b2: PerFeature,
 ) -> Features:
-    """E53: max(0, x W₁ + b₁) W₂ + b₂, the same at each position."""
+    """E53: max(0, x W₁ + b₁) W₂ + b₂ at each position."""
     return (x @ W1.mT + b1).relu() @ W2.mT + b2
 
 
 class Halting(NamedTuple):
-    """Where each token stands in adaptive computation (E56)."""
+    """The state of each token in adaptive computation (E56)."""
 
-    state: Vectors  # frozen as soon as the token has halted
-    spent: PerPosition  # halting probability used up so far
-    steps: PerPosition  # steps taken so far
-    remainder: PerPosition  # what was left at the last step
+    state: Vectors  # constant once the token has halted
+    spent: PerPosition  # sum of the halting probabilities so far
+    steps: PerPosition  # steps so far
+    remainder: PerPosition  # 1 - sum at the last step; 0 while the token runs
 
     @property
     def running(self) -> Mask:
@@ -65,7 +65,7 @@ class Halting(NamedTuple):
 
 
 def start_halting(x: Vectors) -> Halting:
-    """Nothing done, nothing spent."""
+    """Return the state before the first step."""
     zeros = x.new_zeros(x.shape[:2])
     return Halting(x, zeros, zeros, zeros)
 
@@ -80,9 +80,9 @@ def halting_step(
 ) -> Halting:
     """E56: one step of adaptive halting for each token (Graves 2016; Dehghani et al. 2019).
 
-    A running token moves towards what the block proposes with weight p; when its sum of p would pass the threshold,
-    or at the last step, it moves with the remainder 1 - Σp and halts: s ← w s̃ + (1 - w) s. A halted token keeps its
-    state at all deeper steps. The ponder cost is steps + remainder, summed over tokens.
+    A running token is mixed with the output s̃ of the block with weight p: s ← w s̃ + (1 - w) s. If its sum of p would
+    exceed the threshold, or at the last step, the weight is the remainder 1 - Σp, and the token halts. A halted token
+    keeps its state at all deeper steps. The ponder cost is steps + remainder, summed over tokens.
     """
     running = before.running
     halts = running & ((before.spent + p > threshold) | last)
@@ -94,5 +94,5 @@ def halting_step(
 
 
 def ponder_cost(halting: Halting, real: Mask) -> Scalar:
-    """E56: Σ over real tokens of steps taken plus remainder; its gradient reaches the halting unit by the remainder."""
+    """E56: Σ over real tokens of steps plus remainder; its gradient reaches the halting unit through the remainder."""
     return ((halting.steps + halting.remainder) * real).sum()

@@ -153,7 +153,7 @@ class SmoothingForecaster(nn.Module):
         """What one form says of each row, with the rates of each."""
         state = self.state(name, batch, rates)
         row = batch.require("source").values.shape[1]
-        means = smoothing.ahead(state, rates, self.horizon, row=row, ratio=FORMS[name].ratio)
+        means = smoothing.forecast(state, rates, self.horizon, row=row, ratio=FORMS[name].ratio)
         return means - self.shifts(batch)[:, None]
 
     def linear(self, batch: Batch) -> Forecasted:

@@ -204,7 +204,7 @@ def _errors_of(
         if row not in origins or row == length:
             continue
         steps = min(model.horizon, length - row)
-        means = smoothing.ahead(state, rates, steps, row=row, ratio=form.ratio)
+        means = smoothing.forecast(state, rates, steps, row=row, ratio=form.ratio)
         means = means.unflatten(0, (len(rows), count))
         scored = observed[:, row : row + steps] & backtest.counted[rows, row][:, None]
         errors = (means - values[:, None, row : row + steps]).abs()

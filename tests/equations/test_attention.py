@@ -52,7 +52,7 @@ def test_the_lectures_worked_example():
     torch.testing.assert_close(weights[0, 0], torch.tensor([-0.5, 0.5, -0.5]).softmax(0))
 
 
-def test_masked_scores_become_the_softmax_of_what_is_left():
+def test_masked_scores_give_the_softmax_of_the_others():
     """W3: "I am space invader" (the slide's own rows 2 to 4 are not the softmax of its scores)."""
     score = torch.tensor(
         [
@@ -74,12 +74,12 @@ def test_masked_scores_become_the_softmax_of_what_is_left():
     torch.testing.assert_close(weights[0], expected, atol=1e-5, rtol=0)
 
 
-def test_a_query_that_sees_nothing_gets_zeros():
+def test_a_query_without_visible_keys_gets_zeros():
     weights = attention_weights(torch.randn(2, 3, 4), torch.zeros(1, 1, 4, dtype=torch.bool))
     assert weights.eq(0).all()
 
 
-def test_attend_equals_torchs_fused_attention():
+def test_attend_equals_fused_attention_of_torch():
     q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8)
     visible = torch.rand(2, 1, 5, 7) > 0.3
     visible[..., 0] = True
@@ -131,7 +131,7 @@ def test_queries_are_the_last_positions_of_the_keys():
     ]
 
 
-def test_the_penalty_is_zero_for_hops_that_look_at_places_of_their_own():
+def test_the_diversity_penalty_is_zero_for_hops_on_separate_positions():
     apart = torch.eye(5)[:3][None]
     assert diversity_penalty(apart).item() == 0
     same = torch.eye(5)[[0, 0, 0]][None]
@@ -140,14 +140,14 @@ def test_the_penalty_is_zero_for_hops_that_look_at_places_of_their_own():
     )  # six entries off the diagonal are 1 where 0 is wanted
 
 
-def test_hops_overlap_by_the_weight_that_lies_on_the_same_places():
+def test_hop_overlap_is_the_weight_on_shared_positions():
     weights = torch.tensor(
         [[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]], [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]]
     )
     assert hop_overlap(weights).tolist() == [0.25, 1.0]
 
 
-def test_looking_at_each_place_once_in_all_costs_nothing():
+def test_the_doubly_stochastic_penalty_is_zero_if_each_key_has_weight_one():
     weights = torch.tensor([[[1.0, 0, 0], [0, 1, 0], [0, 0, 1]], [[1, 0, 0], [1, 0, 0], [0, 0, 1]]])
     everything, two = torch.ones(2, 3, dtype=torch.bool), torch.tensor([[True, True, False]] * 2)
     assert doubly_stochastic_penalty(weights, everything).tolist() == [
@@ -200,7 +200,7 @@ def test_the_maximum_may_be_negative():
     assert max_pool(rows.values - 100, rows.real).max() < 0
 
 
-def test_indifferent_attention_is_the_mean():
+def test_equal_scores_give_the_mean():
     rows = padded([2, 4, 0, 1])
     pooled, _ = attention_pool(rows.values, torch.full((4, 4), 7.0, dtype=torch.float64), rows.real)
     torch.testing.assert_close(pooled, mean_pool(rows.values, rows.real))
@@ -252,14 +252,14 @@ def test_cosine_is_one_minus_scipys_distance():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_cosine_neither_leaves_its_range_nor_minds_the_scale(scale):
+def test_cosine_is_in_range_and_independent_of_scale(scale):
     x = torch.randn(500, 7, generator=torch.Generator().manual_seed(0))
     assert cosine(scale * x, x).max() <= 1
     assert cosine(scale * x, -x).min() >= -1
     torch.testing.assert_close(cosine(scale * x, x), torch.ones(500))
 
 
-def test_the_zero_vector_is_like_nothing():
+def test_the_cosine_with_the_zero_vector_is_zero():
     x = torch.zeros(1, 3, requires_grad=True)
     similarity = cosine(x, torch.ones(1, 3))
     similarity.sum().backward()
@@ -267,7 +267,7 @@ def test_the_zero_vector_is_like_nothing():
     assert x.grad.isfinite().all()
 
 
-def test_masked_softmax_is_the_softmax_of_what_is_left():
+def test_masked_softmax_is_the_softmax_of_the_visible_scores():
     """W3; the slide's own rows 2 to 4 are not the softmax of its scores."""
     score = torch.tensor(
         [
@@ -289,7 +289,7 @@ def test_masked_softmax_is_the_softmax_of_what_is_left():
     torch.testing.assert_close(masked_softmax(score, causal), expected, atol=1e-5, rtol=0)
 
 
-def test_one_mask_serves_many_rows_and_hides_whatever_is_there():
+def test_a_mask_is_broadcast_and_hides_any_value():
     score = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
     score[..., 1] = math.nan
     visible = torch.tensor([True, False, True, True])
@@ -298,7 +298,7 @@ def test_one_mask_serves_many_rows_and_hides_whatever_is_there():
     torch.testing.assert_close(weights[..., visible], score[..., visible].softmax(-1))
 
 
-def test_a_row_that_sees_nothing_gets_zeros_and_no_gradient():
+def test_a_row_without_visible_scores_gets_zeros_and_no_gradient():
     score = torch.randn(2, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     weights = masked_softmax(score, torch.tensor([[False] * 4, [True] * 4]))
     (weights**2).sum().backward()

@@ -50,7 +50,7 @@ def test_with_an_end_of_word_the_third_merge_is_est_and_the_end():
     assert counts_at_each_merge(LECTURE, merges, END) == [9, 9, 9]
 
 
-def test_a_word_never_seen_is_cut_into_what_is_known():
+def test_an_unknown_word_is_split_into_known_symbols():
     assert segment("lowest", learn(LECTURE, 4)) == ("low", "est")
     assert segment("lowest", learn(LECTURE, 5, end_of_word=END), end_of_word=END) == (
         "low",
@@ -74,7 +74,7 @@ def test_learning_stops_when_every_word_is_one_symbol():
 
 
 @given(corpora, st.integers(0, 10), st.sampled_from([None, END]))
-def test_segments_spell_the_word_and_are_what_learning_left(word_counts, num_merges, end_of_word):
+def test_segments_spell_the_word_and_equal_those_of_learning(word_counts, num_merges, end_of_word):
     merges = learn(word_counts, num_merges, end_of_word=end_of_word)
     left = {
         (*word, end_of_word) if end_of_word else tuple(word): count
@@ -100,5 +100,5 @@ def test_each_merge_takes_a_most_frequent_pair(word_counts):
 
 
 @pytest.mark.parametrize("order", [["ab", "cd"], ["cd", "ab"]])
-def test_of_equally_frequent_pairs_the_first_seen_is_merged(order):
+def test_among_equally_frequent_pairs_the_first_is_merged(order):
     assert learn(dict.fromkeys(order, 1), 1) == [tuple(order[0])]

@@ -47,7 +47,7 @@ def by_autograd(rnn, *, chunk):
     return dict(zip(LETTERS, found, strict=True))
 
 
-def test_the_forward_pass_is_torchs(rnn):
+def test_the_forward_pass_equals_torch(rnn):
     module = nn.RNN(D, H).double()
     module.weight_hh_l0.data, module.weight_ih_l0.data = rnn["W"], rnn["U"]
     module.bias_ih_l0.data, module.bias_hh_l0.data = rnn["b"], torch.zeros_like(rnn["b"])
@@ -59,13 +59,13 @@ def test_the_forward_pass_is_torchs(rnn):
     torch.testing.assert_close(o, nn.functional.linear(expected, rnn["V"], rnn["c"]))
 
 
-def test_explicit_bptt_is_autograd(rnn):
+def test_explicit_bptt_equals_autograd(rnn):
     """E29 to E34."""
     torch.testing.assert_close(explicit(rnn, bptt.gradients)._asdict(), by_autograd(rnn, chunk=T))
 
 
 @pytest.mark.parametrize("letter", LETTERS)
-def test_explicit_bptt_is_the_slope_of_the_loss(rnn, letter):
+def test_explicit_bptt_equals_finite_differences(rnn, letter):
     """Central differences along a random direction in the space of one parameter."""
     direction, step = numbers(*rnn[letter].shape, seed=9), 1e-5
 
@@ -77,7 +77,7 @@ def test_explicit_bptt_is_the_slope_of_the_loss(rnn, letter):
     torch.testing.assert_close((gradient * direction).sum(), slope, rtol=1e-7, atol=1e-7)
 
 
-def test_state_gradients_are_autograds(rnn):
+def test_state_gradients_equal_autograd(rnn):
     """E31, state by state: each h_t is the h0 of what comes after it, plus its own output."""
     h, o = bptt.forward(**rnn)
     (g_o,) = torch.autograd.grad(loss(o.requires_grad_()), o)
@@ -92,14 +92,14 @@ def test_state_gradients_are_autograds(rnn):
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, T, T + 1])
-def test_truncated_bptt_is_autograd_with_the_state_detached(rnn, chunk):
+def test_truncated_bptt_equals_autograd_with_detached_state(rnn, chunk):
     """E35."""
     torch.testing.assert_close(
         explicit(rnn, bptt.truncated, chunk=chunk)._asdict(), by_autograd(rnn, chunk=chunk)
     )
 
 
-def test_truncation_loses_something_of_the_recurrence_and_nothing_of_the_output(rnn):
+def test_truncation_changes_recurrent_gradients_but_not_those_of_the_output(rnn):
     full, cut = explicit(rnn, bptt.gradients), explicit(rnn, bptt.truncated, chunk=2)
     torch.testing.assert_close((cut.c, cut.V), (full.c, full.V))
     assert (cut.W - full.W).norm() > 0.01 * full.W.norm()
@@ -132,7 +132,7 @@ def test_scaled_orthogonal_matrices_reach_the_bound(scale):
     torch.testing.assert_close(bptt.bound(W, 0.25, 10), left * 0.25**10)
 
 
-def test_clipping_is_torchs():
+def test_clipping_equals_torch():
     gradients = [numbers(3, 4), numbers(5, seed=1)]
     parameters = [nn.Parameter(torch.zeros_like(g)) for g in gradients]
     for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -149,7 +149,7 @@ def test_clipping_is_torchs():
     assert gradients[0].equal(numbers(3, 4))
 
 
-def test_clipping_keeps_the_direction_and_takes_the_square_root():
+def test_clipping_keeps_the_direction_of_the_gradient():
     """The slide's code compares the squared norm: (3, 4) has norm 5, not 25."""
     (clipped,), norm = bptt.clip_by_norm([torch.tensor([3.0, 4.0])], 1.0)
     assert norm == 5
@@ -157,7 +157,7 @@ def test_clipping_keeps_the_direction_and_takes_the_square_root():
 
 
 @pytest.mark.parametrize("threshold", [5.0, 24.0])
-def test_what_is_short_enough_stays_bit_for_bit(threshold):
+def test_gradients_below_the_threshold_are_unchanged_bit_for_bit(threshold):
     gradient = torch.tensor([3.0, 4.0])
     (clipped,), _ = bptt.clip_by_norm([gradient], threshold)
     assert clipped.equal(gradient)
@@ -165,14 +165,14 @@ def test_what_is_short_enough_stays_bit_for_bit(threshold):
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1.0])
-def test_clipping_survives_a_gradient_of_zero_or_none(threshold):
+def test_clipping_a_zero_gradient_or_no_gradients(threshold):
     (clipped,), norm = bptt.clip_by_norm([torch.zeros(3)], threshold)
     assert clipped.equal(torch.zeros(3))
     assert norm == 0
     assert bptt.clip_by_norm([], threshold) == ([], 0)
 
 
-def test_the_expanded_sum_is_autograd():
+def test_the_expanded_sum_equals_autograd():
     """W9: h_t = W_hx x_t + W_hh h_{t-1}, y_t = W_hy h_t, L = mean of losses."""
     x, target, h0 = numbers(T, D), numbers(T, 2, seed=1), numbers(H, seed=2)
     W_hx, W_hh, W_hy = (

@@ -66,7 +66,7 @@ def test_all_sequences_together_have_probability_one():
     assert log_p.argmax() == every.eq(greedy_choice(logits[0])).all(1).nonzero()
 
 
-def test_pads_cost_nothing_whatever_they_hold():
+def test_pads_have_no_loss():
     logits, gold = numbers(2, 3, 4), torch.tensor([[1, 2, 3], [3, 0, -100]])
     real = torch.tensor([[True, True, True], [True, True, False]])
     logits[1, 2] = math.nan
@@ -81,14 +81,14 @@ def test_pads_cost_nothing_whatever_they_hold():
     assert logits.grad[1, 2].eq(0).all()
 
 
-def test_nothing_is_certain_to_be_said_when_nothing_is():
+def test_an_empty_sequence_has_log_probability_zero():
     log_p = sequence_log_probability(
         numbers(2, 3, 4), torch.zeros(2, 3).long(), torch.zeros(2, 3).bool()
     )
     assert log_p.equal(torch.zeros(2, dtype=torch.float64))
 
 
-def test_greedy_takes_the_first_of_equals():
+def test_greedy_takes_the_first_of_equal_logits():
     assert greedy_choice(torch.tensor([[0.0, 2.0, 2.0], [1.0, 1.0, 1.0]])).tolist() == [1, 0]
 
 
@@ -112,13 +112,13 @@ def test_top_k_keeps_the_first_k_of_a_stable_ranking(row, k):
     assert keep_top_k(logits, k).tolist() == [expected]
 
 
-def test_top_1_is_greedy_also_among_equals():
+def test_top_1_is_greedy_also_for_equal_logits():
     logits = torch.tensor([[0.0, 2.0, 2.0], [1.0, 1.0, 1.0]])
     assert keep_top_k(logits, 1).isfinite().nonzero()[:, 1].equal(greedy_choice(logits))
 
 
-def test_top_0_is_nothing_to_say():
-    with pytest.raises(ValueError, match="at least 1 token must be kept, not 0"):
+def test_top_0_is_refused():
+    with pytest.raises(ValueError, match="top-k must keep at least 1 token, not 0"):
         keep_top_k(HELLO_LOGITS, 0)
 
 
@@ -145,7 +145,7 @@ def test_top_p_stops_exactly_at_p_and_takes_the_first_of_equals():
 
 
 @given(few_logits, st.floats(0, 1, exclude_min=True))
-def test_top_p_reaches_p_with_no_token_to_spare(row, p):
+def test_top_p_keeps_no_more_tokens_than_needed(row, p):
     logits = torch.tensor([row], dtype=torch.float64)
     probabilities = logits.softmax(-1)[0]
     kept = probabilities[keep_top_p(logits, p)[0].isfinite()]
@@ -154,18 +154,18 @@ def test_top_p_reaches_p_with_no_token_to_spare(row, p):
     assert p == 1 or kept.sum() - kept.min() < p + 1e-9
 
 
-def test_top_p_of_all_keeps_the_very_unlikely():
+def test_top_p_of_1_keeps_all_tokens():
     logits = torch.tensor([[100.0, 0.0, -100.0]])
     assert keep_top_p(logits, 1.0).equal(logits)
 
 
 @pytest.mark.parametrize("p", [0.0, 1.1, math.nan])
-def test_a_mass_lies_between_0_and_1(p):
+def test_top_p_must_be_between_0_and_1(p):
     with pytest.raises(ValueError, match=f"not {p}"):
         keep_top_p(HELLO_LOGITS, p)
 
 
-def test_evenly_spread_uniforms_give_the_probabilities_back():
+def test_evenly_spaced_uniform_numbers_reproduce_the_probabilities():
     probabilities, count = torch.tensor([0.2, 0.5, 0.0, 0.3]), 1000
     uniform = (torch.arange(count) + 0.5) / count
     chosen = choose(probabilities.expand(count, 4), uniform).bincount(minlength=4) / count
@@ -176,19 +176,19 @@ def test_evenly_spread_uniforms_give_the_probabilities_back():
     probability_rows,
     st.sampled_from([0.0, 1e-45, 1e-9, 0.5, 1 - 2**-24, 1.0]) | st.floats(0, 1, width=32),
 )
-def test_the_impossible_is_never_chosen(row, uniform):
+def test_a_token_of_probability_zero_is_never_chosen(row, uniform):
     """Also where rounding would lead past the last possible token; the row need not be normalised."""
     token = choose(torch.tensor([row]), torch.tensor([uniform]))
     assert row[token] > 0
 
 
 @pytest.mark.parametrize("row", [[0.0, 0.0], [math.nan, 0.5]])
-def test_a_row_without_a_choice_is_named(row):
-    with pytest.raises(ValueError, match="row 1 offers no token to choose"):
+def test_a_row_without_probability_is_an_error(row):
+    with pytest.raises(ValueError, match="row 1 has no token to choose from"):
         choose(torch.tensor([[0.5, 0.5], row]), torch.tensor([0.5, 0.5]))
 
 
-def test_a_beam_step_keeps_the_best_of_all_extensions():
+def test_a_beam_step_keeps_the_best_extensions():
     scores, log_p = numbers(2, 3, seed=1), numbers(2, 3, 5, seed=2).log_softmax(-1)
     kept, parents, tokens = beam_step(scores, log_p, 4)
     for row in range(2):
@@ -208,7 +208,7 @@ def test_a_length_penalty_of_one_is_the_mean_and_of_zero_the_sum():
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 1.0])
-def test_cross_entropy_and_its_gradient_are_torchs(label_smoothing):
+def test_cross_entropy_and_its_gradient_equal_torch(label_smoothing):
     generator = torch.Generator().manual_seed(0)
     ours = torch.randn(6, 5, generator=generator, dtype=torch.float64).requires_grad_()
     theirs = ours.detach().clone().requires_grad_()
@@ -226,11 +226,11 @@ def test_cross_entropy_and_its_gradient_are_torchs(label_smoothing):
     torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_guessing_among_equals_has_their_number_as_perplexity():
+def test_the_perplexity_of_a_uniform_distribution_is_the_number_of_tokens():
     loss = cross_entropy(torch.zeros(3, 10), torch.tensor([0, 4, 9])).mean()
     assert perplexity(loss) == pytest.approx(10)
     assert perplexity(math.log(7)) == pytest.approx(7)
 
 
-def test_a_hopeless_model_has_infinite_perplexity():
+def test_a_probability_of_zero_gives_infinite_perplexity():
     assert perplexity(1e4) == math.inf

@@ -151,7 +151,7 @@ def test_every_equation_is_used_or_is_an_oracle():
     assert listed <= ALL
 
 
-def test_so_is_every_function_of_an_equation():
+def test_every_function_of_an_equation_is_used_or_is_an_oracle():
     """Where several functions share an id, none of them is there for its own test alone."""
     files = [source_of(module) for module in USED] + [test for test, _ in ORACLES]
     alive = set().union(*map(reached, files))

@@ -49,7 +49,7 @@ def test_every_state_follows_the_formulas(rates, ratio):
     assert all(torch.equal(one, other) for one, other in zip(last, states[-1], strict=True))
 
 
-def test_a_state_on_the_way_is_that_of_the_rows_before_it():
+def test_an_intermediate_state_is_that_of_the_rows_so_far():
     values, seen = torch.tensor([VALUES]).double(), torch.tensor([SEEN])
     begin = smoothing.start(values, seen, 3, ratio=False)
     rates = torch.tensor([[0.3, 0.1, 0.9, 0.2]]).double()
@@ -60,7 +60,7 @@ def test_a_state_on_the_way_is_that_of_the_rows_before_it():
         assert torch.equal(short.season, states[count - 1].season)
 
 
-def test_no_rows_leave_the_state_as_it_was():
+def test_no_rows_leave_the_state_unchanged():
     values, seen = torch.zeros(1, 0).double(), torch.zeros(1, 0, dtype=torch.bool)
     begin = smoothing.State(
         torch.tensor([2.0]).double(), torch.zeros(1).double(), torch.zeros(1, 3).double()
@@ -68,16 +68,16 @@ def test_no_rows_leave_the_state_as_it_was():
     assert smoothing.smooth(values, seen, torch.zeros(1, 4).double(), begin, ratio=False) is begin
 
 
-def test_what_is_ahead_goes_along_a_damped_slope():
+def test_a_forecast_follows_the_damped_slope():
     state = smoothing.State(torch.tensor([10.0]), torch.tensor([2.0]), torch.tensor([[1.0, -1.0]]))
     rates = torch.tensor([[0.5, 0.1, 0.5, 0.1]])
     expected = [10 + 1.0 - 1, 10 + 1.5 + 1, 10 + 1.75 - 1]
-    assert smoothing.ahead(state, rates, 3, row=5, ratio=False)[0].tolist() == pytest.approx(
+    assert smoothing.forecast(state, rates, 3, row=5, ratio=False)[0].tolist() == pytest.approx(
         expected
     )
 
 
-def test_a_forecast_that_runs_away_is_held_at_the_width_of_what_was_seen():
+def test_a_diverging_forecast_is_clipped_to_the_extended_observed_range():
     values, seen = torch.tensor([[1.0, 3.0, 100.0]]).double(), torch.tensor([[True, True, False]])
     means = torch.tensor([[-50.0, 2.0, 4.5, 50.0, torch.nan]]).double()
     assert smoothing.plausible(means, values, seen)[0].tolist() == [-1.0, 2.0, 4.5, 5.0, 2.0]

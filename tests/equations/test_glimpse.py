@@ -15,7 +15,7 @@ def banks(seen, *, num_filters, height, width):
     return rows, columns
 
 
-def test_zeros_are_the_whole_picture():
+def test_zeros_give_the_window_of_the_whole_picture():
     seen = window([0.0] * 5)
     assert (seen.x.item(), seen.y.item(), seen.stride.item(), seen.intensity.item()) == (4, 4, 4, 1)
     assert seen.variance.item() == 4  # half a stride, squared
@@ -33,20 +33,20 @@ def test_a_sharp_window_reads_the_pixels_under_it():
     torch.testing.assert_close(patch[0, ..., 0], 2 * pixels[0, 1:4, 4:7, 0])
 
 
-def test_between_two_pixels_it_sees_both():
+def test_a_window_between_two_pixels_averages_them():
     centre, one = torch.tensor([1.5]), torch.ones(1)
     row = filter_bank(centre, one, 0.05 * one, num_filters=1, length=4)[0, 0]
     torch.testing.assert_close(row, torch.tensor([0.0, 0.5, 0.5, 0.0]), atol=1e-4, rtol=0)
 
 
-def test_each_filter_is_a_mean_and_one_outside_of_the_picture_sees_nothing():
+def test_a_filter_sums_to_one_or_is_zero_outside_of_the_picture():
     centre, stride = torch.tensor([3.0, 500.0]), torch.tensor([2.0, 1.0])
     bank = filter_bank(centre, stride, torch.tensor([0.7, 0.7]), num_filters=5, length=8)
     torch.testing.assert_close(bank[0].sum(-1), torch.ones(5))
     assert bank[1].eq(0).all()
 
 
-def test_the_place_of_the_window_has_the_gradient_of_what_it_sees():
+def test_the_window_position_has_a_gradient():
     pixels = torch.rand(2, 6, 5, 2, dtype=torch.double, generator=torch.Generator().manual_seed(1))
 
     def read(numbers):

@@ -124,7 +124,7 @@ def test_the_posterior_is_the_gradient_of_the_likelihood():
     torch.testing.assert_close(log_A.grad, xi)
 
 
-def test_weights_count_rows():
+def test_weights_multiply_the_counts_of_rows():
     """A row with weight two is a row that is there twice, and one with weight zero is not there."""
     pi, A, log_b = chain(3, 3, 5)
     lengths = torch.tensor([5, 2, 4])

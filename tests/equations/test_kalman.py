@@ -174,7 +174,7 @@ def test_a_batch_equals_its_rows_and_padding_changes_nothing(inputs):
 
 
 @given(st.integers(0, 10_000))
-def test_conditioning_never_widens_and_smoothing_never_widens_further(seed):
+def test_conditioning_and_smoothing_never_increase_a_variance(seed):
     system, y, real = (
         a_system(seed),
         numbers(2, 5, D, seed=seed),
@@ -206,7 +206,7 @@ def test_zero_noise_gives_no_nan(silent):
     close(smoothed.mean[0, 0], system.m_1, atol=1e-6 if silent != "Q R P_1" else 1e-12)
 
 
-def test_two_sensors_without_noise_that_say_the_same():
+def test_two_equal_sensors_without_noise():
     """S is singular: the density is a spike, but the state is known and nothing overflows."""
     system = a_system()._replace(
         W_hy=torch.ones(2, H, dtype=torch.float64), R=torch.zeros(2, 2, dtype=torch.float64)
@@ -223,7 +223,7 @@ def test_a_covariance_that_is_not_finite_is_refused():
             kalman.factor(torch.full((2, 2), value, dtype=torch.float64))
 
 
-def test_one_sighting_of_a_level_by_hand():
+def test_one_observation_of_a_level_by_hand():
     """Prior N(0, 1), noise 1, seen 2: the mean goes half way, the variance halves, and y ~ N(0, 2)."""
     one = torch.ones(1, 1, dtype=torch.float64)
     system = System(one, one, one, one, torch.zeros(1, dtype=torch.float64), one)

@@ -41,14 +41,14 @@ def test_the_shares_over_many_tokens():
     assert corrupted[~guessed].eq(10).all()
 
 
-def test_the_share_may_be_another():
+def test_the_share_of_corrupted_tokens_can_be_set():
     chance = torch.linspace(0.005, 0.995, 100)[None]
     tokens, yes = torch.full((1, 100), 10), torch.ones(1, 100, dtype=torch.bool)
     _, guessed = corrupt(tokens, yes, chance, chance, tokens, mask=MASK, share=0.4)
     assert int(guessed.sum()) == 40
 
 
-def test_what_is_not_eligible_is_never_chosen():
+def test_ineligible_tokens_are_never_corrupted():
     tokens = torch.arange(12)[None]
     eligible = tokens >= 6
     always = torch.zeros(1, 12)
@@ -96,7 +96,7 @@ class TestTheThemesLoss:
     def test_each_word_counts_once_and_their_order_does_not(self):
         assert self.loss(3, 1, 3, 3) == self.loss(1, 3)
 
-    def test_what_is_not_eligible_is_not_guessed(self):
+    def test_ineligible_tokens_are_not_predicted(self):
         eligible = torch.tensor([[True, True, False]])
         assert self.loss(3, 1, 2, eligible=eligible) == self.loss(3, 1)
         assert self.loss(3, 3, 3, eligible=torch.zeros(1, 3, dtype=torch.bool)) == 0.0

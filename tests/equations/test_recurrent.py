@@ -51,7 +51,7 @@ def test_the_output_is_a_linear_layer():
 
 
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
-def test_the_rnn_is_torchs(nonlinearity):
+def test_the_rnn_equals_torch(nonlinearity):
     module, x, h0 = (
         torchs(nn.RNN, nonlinearity=nonlinearity),
         numbers(B, T, D),
@@ -67,7 +67,7 @@ def test_the_rnn_is_torchs(nonlinearity):
     torch.testing.assert_close(unrolled(step, x, h0), module(x, h0[None])[0])
 
 
-def test_vec2seq_reads_its_vector_and_its_last_word():
+def test_vec2seq_reads_its_vector_and_its_previous_output():
     x, y_prev, h = numbers(B, D), numbers(B, 2, seed=1), numbers(B, H, seed=2)
     of_x, of_y, W_hh = numbers(H, D, seed=3), numbers(H, 2, seed=4), numbers(H, H, seed=5)
 
@@ -76,7 +76,7 @@ def test_vec2seq_reads_its_vector_and_its_last_word():
     torch.testing.assert_close(stepped, (x @ of_x.mT + y_prev @ of_y.mT + h @ W_hh.mT).relu())
 
 
-def test_a_stack_is_torchs():
+def test_a_stack_equals_torch():
     module, x = torchs(nn.RNN, num_layers=3, bias=False), numbers(B, T, D)
     up = [getattr(module, f"weight_ih_l{layer}") for layer in range(3)]
     on = [getattr(module, f"weight_hh_l{layer}") for layer in range(3)]
@@ -92,7 +92,7 @@ def test_a_stack_is_torchs():
     torch.testing.assert_close(torch.stack(h), last)
 
 
-def test_two_directions_are_torchs():
+def test_two_directions_equal_torch():
     module, x = (
         torchs(nn.RNN, bidirectional=True, bias=False),
         Padded(numbers(B, T, D), torch.tensor([T, T])),
@@ -113,7 +113,7 @@ def test_two_directions_are_torchs():
     torch.testing.assert_close(both, module(x.values)[0])
 
 
-def test_the_lstm_is_torchs():
+def test_the_lstm_equals_torch():
     module, x, h, c = (
         torchs(nn.LSTM),
         numbers(B, T, D),
@@ -132,7 +132,7 @@ def test_the_lstm_is_torchs():
     torch.testing.assert_close(torch.stack([h, c]), torch.cat([last_h, last_c]))
 
 
-def test_an_lstm_that_forgets_nothing_and_reads_nothing_keeps_its_cell():
+def test_an_lstm_with_open_forget_gate_and_closed_input_gate_keeps_its_cell():
     x, h, c = numbers(B, D), numbers(B, H, seed=1), numbers(B, H, seed=2)
     b = torch.tensor([-50.0, 50.0, 0.0, 50.0], dtype=torch.float64).repeat_interleave(
         H
@@ -151,7 +151,7 @@ def test_an_lstm_that_forgets_nothing_and_reads_nothing_keeps_its_cell():
     torch.testing.assert_close(new_h, c.tanh())
 
 
-def test_torchs_gru_is_torchs():
+def test_the_gru_of_torch_equals_torch():
     module, x, h0 = torchs(nn.GRU), numbers(B, T, D), numbers(B, H, seed=1)
     b_n = module.bias_hh_l0[2 * H :]
     b = module.bias_ih_l0 + torch.cat([module.bias_hh_l0[: 2 * H], torch.zeros_like(b_n)])
@@ -162,7 +162,7 @@ def test_torchs_gru_is_torchs():
     torch.testing.assert_close(unrolled(step, x, h0), module(x, h0[None])[0])
 
 
-def test_the_lectures_gru_resets_before_the_product():
+def test_the_gru_of_the_lectures_resets_before_the_product():
     """r = (½, 1), u = (1, ½), and the candidate swaps the two units: h̃ = tanh(1·h₂, ½·h₁)."""
     swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     W = torch.cat([torch.zeros(4, 2), swap])
@@ -204,7 +204,7 @@ def test_the_minimal_gated_unit_by_hand():
     torch.testing.assert_close(stepped, torch.tensor(expected))
 
 
-def test_a_minimal_gated_unit_is_a_gru_whose_gates_are_one():
+def test_a_minimal_gated_unit_is_a_gru_with_shared_gates():
     x, h = numbers(B, D), numbers(B, H, seed=1)
     W, U, b = numbers(2 * H, H, seed=2), numbers(2 * H, D, seed=3), numbers(2 * H, seed=4)
     doubled = (torch.cat([part[:H], part]) for part in (W, U, b))
@@ -213,7 +213,7 @@ def test_a_minimal_gated_unit_is_a_gru_whose_gates_are_one():
     )
 
 
-def test_torchs_z_is_one_minus_u_and_the_two_grus_agree_where_nothing_is_reset():
+def test_z_of_torch_is_one_minus_u_and_both_grus_agree_without_reset():
     x, h = numbers(B, D), numbers(B, H, seed=1)
     W, U, b = numbers(3 * H, H, seed=2), numbers(3 * H, D, seed=3), numbers(3 * H, seed=4)
     b[:H] = 200.0  # r = 1
@@ -227,7 +227,7 @@ def test_torchs_z_is_one_minus_u_and_the_two_grus_agree_where_nothing_is_reset()
     torch.testing.assert_close(recurrent.gru_step(x, h, W, U, b), theirs)
 
 
-def test_a_highway_carries_what_it_does_not_transform():
+def test_a_highway_carries_its_input_with_weight_one_minus_t():
     x, hx, t, g = numbers(4, B, H).unbind()
     torch.testing.assert_close(recurrent.highway(x, hx, torch.zeros_like(t)), x)
     torch.testing.assert_close(recurrent.highway(x, hx, torch.ones_like(t)), hx)

@@ -36,14 +36,14 @@ def test_the_crps_is_the_squared_distance_between_two_distribution_functions(y, 
 
 
 @pytest.mark.parametrize(("y", "mean", "scale"), CASES)
-def test_many_quantiles_say_what_the_whole_distribution_says(y, mean, scale):
+def test_the_crps_of_many_quantiles_approaches_that_of_the_distribution(y, mean, scale):
     levels = torch.linspace(0.001, 0.999, 999, dtype=torch.float64)
     quantiles = torch.tensor(stats.norm.ppf(levels.numpy(), mean, scale))[None]
     said = quantile_crps(*tensors(y), quantiles, levels).item()
     assert said == pytest.approx(gaussian_crps(*tensors(y, mean, scale)).item(), rel=0.01)
 
 
-def test_without_spread_the_crps_is_the_absolute_error():
+def test_with_zero_scale_the_crps_is_the_absolute_error():
     assert gaussian_crps(*tensors(3.0, 1.0, 1e-9)).item() == pytest.approx(2.0)
     nine = torch.linspace(0.1, 0.9, 9, dtype=torch.float64)
     assert quantile_crps(
@@ -52,7 +52,7 @@ def test_without_spread_the_crps_is_the_absolute_error():
 
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
-def test_the_pinball_loss_is_least_at_the_quantile(level):
+def test_the_pinball_loss_is_minimal_at_the_quantile(level):
     """Of 0, 1, .. 100 the quantile at level τ is 100 τ."""
     y, guesses = torch.arange(101.0), torch.arange(0.0, 101.0, 5.0)
     losses = [
@@ -62,7 +62,7 @@ def test_the_pinball_loss_is_least_at_the_quantile(level):
     assert float(guesses[int(torch.stack(losses).argmin())]) == 100 * level
 
 
-def test_an_angle_costs_nothing_at_itself_and_two_at_its_opposite():
+def test_the_angle_loss_is_zero_at_the_angle_and_two_at_the_opposite():
     angle = torch.tensor([0.5, 0.5 + 2 * math.pi, 0.5 + math.pi, 0.5 + math.pi / 2])
     torch.testing.assert_close(
         angle_loss(angle, torch.full((4,), 0.5)), torch.tensor([0.0, 0.0, 2.0, 1.0])

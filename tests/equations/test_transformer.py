@@ -17,7 +17,7 @@ from seqlab.equations.transformer import (
 )
 
 
-def test_layer_norm_equals_torchs():
+def test_layer_norm_equals_torch():
     theirs = nn.LayerNorm(6)
     nn.init.normal_(theirs.weight)
     nn.init.normal_(theirs.bias)
@@ -25,7 +25,7 @@ def test_layer_norm_equals_torchs():
     torch.testing.assert_close(layer_norm(x, theirs.weight, theirs.bias), theirs(x))
 
 
-def test_batch_norm_equals_torchs():
+def test_batch_norm_equals_torch():
     theirs = nn.BatchNorm1d(6)
     nn.init.normal_(theirs.weight)
     x = torch.randn(20, 6) * 3 + 1
@@ -59,7 +59,7 @@ def test_positions_are_sines_and_cosines():
         assert positions[pos, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
 
-def test_low_columns_turn_fastest_like_the_low_bits_of_a_counter():
+def test_low_columns_have_the_highest_frequencies():
     """W7: n = 60, d = 32: how often a column changes its sign falls from left to right."""
     waves = sinusoidal_positions(60, 32)[:, 0::2]
     changes = (waves[1:] * waves[:-1] < 0).sum(0)
@@ -100,7 +100,7 @@ def test_halting_by_hand():
     assert ponder_cost(again, torch.ones(1, 1, dtype=torch.bool)).item() == pytest.approx(2.4)
 
 
-def test_the_last_step_halts_everybody():
+def test_the_last_step_halts_all_tokens():
     start = start_halting(torch.zeros(1, 2, 3))
     end = halting_step(start, torch.ones(1, 2, 3), torch.full((1, 2), 0.1), last=True)
     assert not end.running.any()

@@ -20,7 +20,7 @@ from seqlab.explain.figure_text import cut, pad_to_width, text_width, visible
         ("", 0),
     ],
 )
-def test_letters_are_counted_as_a_terminal_shows_them(text, columns):
+def test_width_in_columns_as_a_terminal_shows_it(text, columns):
     assert cell_len(text) == columns
 
 
@@ -28,19 +28,19 @@ def test_letters_are_counted_as_a_terminal_shows_them(text, columns):
     "text", ["short", "a rather long label", "日本語の単語", "👩‍👩‍👧 family", "", "\x1b[31mred"]
 )
 @pytest.mark.parametrize("columns", [1, 2, 5, 9])
-def test_a_fitted_text_takes_exactly_its_columns(text, columns):
+def test_a_padded_text_has_exactly_its_columns(text, columns):
     assert cell_len(pad_to_width(text, columns)) == columns
     assert cell_len(pad_to_width(text, columns, right=True)) == columns
 
 
-def test_what_is_cut_says_so():
+def test_a_cut_text_ends_in_an_ellipsis():
     assert cut("abcdef", 6) == "abcdef"
     assert cut("abcdef", 4) == "abc…"
     assert cut("日本語", 4) == "日…"
     assert cut("abc", 0) == ""
 
 
-def test_what_cannot_be_seen_becomes_a_sign():
+def test_control_characters_become_visible_signs():
     assert visible("a\nb\tc") == "a↵b⇥c"
     assert visible("\x1b[31m\x00\x7f\x85") == "␛[31m␀␡�"
     assert visible("  ") == "␣␣"

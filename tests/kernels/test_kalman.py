@@ -121,7 +121,7 @@ def test_zero_noise_gives_no_nan(silent):
     )
 
 
-def test_two_sensors_without_noise_that_say_the_same():
+def test_two_equal_sensors_without_noise():
     """S is singular: the density is a spike, but the state is known and nothing overflows."""
     system = a_system()._replace(
         W_hy=torch.ones(2, H, dtype=torch.float64), R=torch.zeros(2, 2, dtype=torch.float64)
