@@ -15,7 +15,7 @@ from seqlab.data.time_series import Series, usual_season, with_columns
 from seqlab.data.windows import Windows
 from seqlab.errors import DataError, UsageError, warn
 from seqlab.metrics.forecasts import seasonal_error
-from seqlab.models.exponential_smoothing import rows_read
+from seqlab.models.exponential_smoothing import max_history
 from seqlab.recipe import Recipe
 
 STORE = "series.npy"
@@ -115,7 +115,7 @@ def windows_over(
         horizon=horizon,
         begin=first,
         end=end,
-        history=rows_read(source.season) if smooths else 0,
+        history=max_history(source.season) if smooths else 0,
     )
 
 

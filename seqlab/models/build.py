@@ -23,16 +23,16 @@ from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import CausalStack, recurrent_stack
 from seqlab.layers.transformer import FeedForward, MultiHeadAttention
-from seqlab.models.elmo import ElmoInputs, TwoReaders
+from seqlab.models.elmo import BidirectionalReaders, ElmoInputs
 from seqlab.models.image_encoders import (
     ConvolutionalEncoder,
     FeatureEncoder,
     GlimpseEncoder,
     PictureEncoder,
-    Pictures,
+    PictureInputs,
 )
-from seqlab.models.interface import Encoder, Teachable
-from seqlab.models.pointer import CopyingDecoder
+from seqlab.models.interface import Encoder, TrainableDecoder
+from seqlab.models.pointer import PointerDecoder
 from seqlab.models.recurrent import (
     AttentiveDecoder,
     Bridge,
@@ -56,7 +56,7 @@ from seqlab.recipe import (
 )
 
 Layers = TypeVar("Layers", bound=nn.Module)
-LOUD = 2.0
+LM_EMBEDDING_DEVIATION = 2.0
 """The deviation of what a recurrent language model reads: its tokens are few and seen often, and a cell that hardly
 hears them at first learns far more slowly. Rare words would only be noise at that volume: other models begin softly."""
 
@@ -107,7 +107,7 @@ def build_encoder(recipe: Recipe, entry: Tokens | Measured, *, most: int | None 
     """What reads a source whose positions enter as `entry` says, at most `most` of them, else data.max_source."""
     if recipe.image is None or isinstance(entry, Tokens):
         return _sequence_encoder(recipe, entry, most)
-    pictures = Pictures(list(entry.mean), list(entry.deviation), recipe.image)
+    pictures = PictureInputs(list(entry.mean), list(entry.deviation), recipe.image)
     return PictureEncoder(pictures, _picture_encoder(recipe, recipe.image, pictures.size))
 
 
@@ -153,17 +153,25 @@ def _inputs(recipe: Recipe, entry: Tokens | Measured, size: int) -> Inputs:
         inputs = SpelledInputs(embedding, entry.num_letters, recipe.model.characters)
     if recipe.model.elmo is not None:
         own = Embedding(entry.num_tokens, recipe.model.elmo.size, name="bilm")
-        inputs = ElmoInputs(inputs, TwoReaders(own, recipe.model.elmo, entering=0.0, dropout=0.0))
+        inputs = ElmoInputs(
+            inputs, BidirectionalReaders(own, recipe.model.elmo, entering=0.0, dropout=0.0)
+        )
     return inputs
 
 
-def build_decoder(recipe: Recipe, num_tokens: int, *, encoder: Encoder | None = None) -> Teachable:
+def build_decoder(
+    recipe: Recipe, num_tokens: int, *, encoder: Encoder | None = None
+) -> TrainableDecoder:
     """What writes tokens, looking at what an encoder has read if there is one."""
     settings, stack = recipe.model, recipe.model.decoder
     if stack is None:
         raise RecipeError(f"recipe '{recipe.name}' has no decoder", hint="give it [model.decoder].")
     size = stack.size if isinstance(stack, TransformerConfig) else settings.embedding
-    loud = LOUD if encoder is None and isinstance(stack, StackConfig) and not settings.tie else None
+    loud = (
+        LM_EMBEDDING_DEVIATION
+        if encoder is None and isinstance(stack, StackConfig) and not settings.tie
+        else None
+    )
     embedding = Embedding(num_tokens, size, name="decoder", deviation=loud)
     if isinstance(stack, TransformerConfig):
         decoder = _transformer_decoder(recipe, stack, embedding, encoder)
@@ -174,7 +182,9 @@ def build_decoder(recipe: Recipe, num_tokens: int, *, encoder: Encoder | None = 
     return _copying(recipe, decoder, encoder) if settings.pointer else decoder
 
 
-def _copying(recipe: Recipe, decoder: Teachable, encoder: Encoder | None) -> Teachable:
+def _copying(
+    recipe: Recipe, decoder: TrainableDecoder, encoder: Encoder | None
+) -> TrainableDecoder:
     """The decoder with a pointer into the source, whose tokens must be the target's."""
     if encoder is None or not recipe.shared or recipe.source.kind == "vectors":
         raise RecipeError(
@@ -182,12 +192,12 @@ def _copying(recipe: Recipe, decoder: Teachable, encoder: Encoder | None) -> Tea
         )
     head = cast(Head, decoder.head)
     size = (head.project or head.output).in_features
-    return CopyingDecoder(decoder, head, size=size, memory_size=encoder.output_size)
+    return PointerDecoder(decoder, head, size=size, memory_size=encoder.output_size)
 
 
 def _transformer_decoder(
     recipe: Recipe, stack: TransformerConfig, embedding: Embedding, encoder: Encoder | None
-) -> Teachable:
+) -> TrainableDecoder:
     dropout = recipe.model.dropout
     most = recipe.data.max_target + 2  # SOS and EOS
     entrance = Entrance(
@@ -216,7 +226,7 @@ def _quiet(layers: Layers) -> Layers:
 
 def _recurrent_decoder(
     recipe: Recipe, stack: StackConfig, embedding: Embedding, encoder: Encoder | None
-) -> Teachable:
+) -> TrainableDecoder:
     settings = recipe.model
     reads_summary = encoder is not None and settings.context == "every"
     input_size = settings.embedding + (
@@ -239,7 +249,7 @@ def _attentive_decoder(
     embedding: Embedding,
     encoder: Encoder,
     attention: AttentionConfig,
-) -> Teachable:
+) -> TrainableDecoder:
     settings, memory_size = recipe.model, encoder.output_size
     if stack.connection == "dense":
         raise RecipeError(
@@ -266,7 +276,7 @@ def build_head(recipe: Recipe, embedding: Embedding, size: int) -> Head:
     return Head(size, len(embedding.weight), tied=embedding.weight if recipe.model.tie else None)
 
 
-def embedding_of(part: Encoder | Teachable | nn.Module) -> Embedding:
+def embedding_of(part: Encoder | TrainableDecoder | nn.Module) -> Embedding:
     """Where a part keeps its embedding; of a whole model, the one that it reads its source with."""
     for module in cast(nn.Module, part).modules():
         if isinstance(module, Embedding):

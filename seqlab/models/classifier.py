@@ -9,7 +9,7 @@ from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
 from seqlab.models.interface import Encoder, Reading, one_label
 from seqlab.models.outputs import Output
-from seqlab.models.seq2seq import EncoderModel, added
+from seqlab.models.seq2seq import EncoderModel, sum_penalties
 from seqlab.padded import Batch, Measured, Padded
 from seqlab.randomness import Dropout
 from seqlab.types import PositionIds, Scalar, State, Vector, Vectors
@@ -29,13 +29,13 @@ class Classifier(nn.Module):
         return self._read(source)[0]
 
     def vectors(self, source: Padded) -> Vector:
-        """One vector for each row: what the head is given."""
+        """Return one vector for each row: the input of the head."""
         return self.features(source)[:, 0]
 
     def _read(self, source: Padded) -> tuple[Float[Tensor, "B 1 D"], Scalar | None]:
         memory = self.encoder(source)
         pooled, penalty = self.pooling(memory.require_states(), memory.require_summary())
-        return self.dropout(pooled)[:, None], added(memory.penalty, penalty)
+        return self.dropout(pooled)[:, None], sum_penalties(memory.penalty, penalty)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         features, penalty = self._read(batch.require("source"))
@@ -57,7 +57,7 @@ class Tagger(EncoderModel):
         return self.encoder(source).require_states().values
 
     def decode(self, source: Padded) -> PositionIds:
-        """The likeliest label of each position."""
+        """Return the likeliest label of each position."""
         return self.head(self.features(source)).argmax(-1)
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
@@ -67,30 +67,28 @@ class Tagger(EncoderModel):
         )
 
 
-class Measurer(EncoderModel):
-    """Numbers at each position: amino acids to angles, sounds to pitch. Each is predicted by itself, by one output."""
+class PositionRegressor(EncoderModel):
+    """Numbers at each position, such as the angles of amino acids; each is predicted independently by one output."""
 
     def __init__(self, encoder: Encoder, output: Output, scale: Measured) -> None:
         super().__init__()
-        self.encoder, self.output, self.width, self.head = (
-            encoder,
-            output,
-            len(scale.mean),
-            nn.Identity(),
-        )
+        self.encoder = encoder
+        self.output = output
+        self.width = len(scale.mean)
+        self.head = nn.Identity()
         self.measure = nn.Linear(encoder.output_size, self.width * output.size)
         self.mean = nn.Buffer(torch.tensor(scale.mean), persistent=False)
         self.deviation = nn.Buffer(torch.tensor(scale.deviation), persistent=False)
 
     def features(self, source: Padded) -> Float[Tensor, "B TD P"]:
-        """The parameters of each number: those of a position side by side, then those of the next."""
+        """Return the distribution parameters of each number; the numbers of a position follow each other."""
         raw = self.measure(self.encoder(source).require_states().values).unflatten(
             -1, (self.width, self.output.size)
         )
         return tap("numbers", self.output.place(raw, self.mean, self.deviation)).flatten(1, 2)
 
     def decode(self, source: Padded) -> Vectors:
-        """The number to name at each place."""
+        """Return the predicted numbers of each position."""
         return self.output.mean(self.features(source)).unflatten(1, (-1, self.width))
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:

@@ -1,8 +1,8 @@
 """A linear-chain conditional random field (Lafferty et al. 2001): a tagger whose features may be anything.
 
-p(z | x) ∝ exp(Σ_t w·f(x, t, z_t) + Σ_t m(z_{t-1}, z_t) + first(z_1) + last(z_T)). It is a hidden Markov model with
-other numbers: exp m is scaled so that its rows sum to one, and what that takes away is added where a label is left. So
-E9 and E10 of the hidden Markov model give its answers.
+p(z | x) ∝ exp(Σ_t w·f(x, t, z_t) + Σ_t m(z_{t-1}, z_t) + first(z_1) + last(z_T)). It has the same distribution as a
+hidden Markov model: the rows of exp m are normalised, and the normalisers are added to the emissions of the label
+before. Therefore E9 and E10 of the hidden Markov model compute its posterior and its best path.
 """
 
 import torch
@@ -13,29 +13,29 @@ from torch.nn import functional as F
 from seqlab.equations.hmm import viterbi
 from seqlab.kernels.forward_backward import posterior
 from seqlab.layers.tap import tap
-from seqlab.models.interface import Reading, fixed
+from seqlab.models.interface import Reading, frozen
 from seqlab.padded import Batch, Padded
 from seqlab.types import PositionIds, State
 
-NEVER = -1e4  # a log-probability that no path can make up for
+NEVER = -1e4  # a log-probability so low that no path takes this transition
 
 
 class CRF(nn.Module):
-    """One label for each position, each position a row of ids of features; the id 0 is none.
+    """One label for each position; a position is a list of feature ids, padded with 0.
 
-    `barred` keeps decoding from label sequences that cannot be, such as an inside after an outside.
+    `barred` keeps decoding from impossible label sequences, such as an inside label after an outside label.
     """
 
     def __init__(self, num_features: int, num_labels: int) -> None:
         super().__init__()
 
-        self.weight = fixed(torch.zeros(num_features, num_labels))
-        self.bias = fixed(torch.zeros(num_labels))
-        self.moves = fixed(torch.zeros(num_labels, num_labels))
-        self.first = fixed(torch.zeros(num_labels))
-        self.last = fixed(torch.zeros(num_labels))
-        # from each label, and at last from the edge
-        self.barred = fixed(torch.zeros(num_labels + 1, num_labels))
+        self.weight = frozen(torch.zeros(num_features, num_labels))
+        self.bias = frozen(torch.zeros(num_labels))
+        self.moves = frozen(torch.zeros(num_labels, num_labels))
+        self.first = frozen(torch.zeros(num_labels))
+        self.last = frozen(torch.zeros(num_labels))
+        # from each label, and in the last row from the start of the sequence
+        self.barred = frozen(torch.zeros(num_labels + 1, num_labels))
 
     @property
     def learnt(self) -> list[nn.Parameter]:
@@ -46,7 +46,7 @@ class CRF(nn.Module):
         return self.bias
 
     def emissions(self, source: Padded) -> Float[Tensor, "B T K"]:
-        """Σ w over the features of each position."""
+        """Return Σ w over the features of each position."""
         ids = (source.values * source.real[..., None]).flatten(0, 1)
         if not len(ids):
             return self.bias.expand(*source.values.shape[:2], -1)
@@ -54,7 +54,7 @@ class CRF(nn.Module):
         return (summed + self.bias).unflatten(0, source.values.shape[:2])
 
     def features(self, source: Padded) -> Float[Tensor, "B T K"]:
-        """E9: how likely each label is at each position, given the whole row."""
+        """E9: return the posterior of each label at each position."""
         if not source.values.shape[1]:
             return self.emissions(source)
         chain = as_chain(self.emissions(source), source, self.moves, self.first, self.last)
@@ -67,12 +67,13 @@ class CRF(nn.Module):
         return Reading(self.features(batch.require("source")), batch.require("target"))
 
     def decode(self, source: Padded) -> PositionIds:
-        """E10: the labels of the likeliest path."""
-        moves, first = self.moves + self.barred[:-1], self.first + self.barred[-1]
+        """E10: return the labels of the likeliest path."""
+        moves = self.moves + self.barred[:-1]
+        first = self.first + self.barred[-1]
         return viterbi(*as_chain(self.emissions(source), source, moves, first, self.last))[0]
 
     def contributions(self, source: Padded) -> Float[Tensor, "T M K"]:
-        """What each feature of each position of the only row adds to each label's score."""
+        """Return what each feature adds to the score of each label, at each position of a batch of one row."""
         return self.weight[source.values[0]] * (source.values[0] > 0)[..., None]
 
 
@@ -83,13 +84,14 @@ def as_chain(
     first: Float[Tensor, " K"],
     last: Float[Tensor, " K"],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """π, A, log b and lengths of the hidden Markov model with the same distribution over paths.
+    """Return π, A, log b and lengths of the hidden Markov model with the same distribution over paths.
 
     Its log-likelihood is log Σ_z exp(score of z) - log Σ_j exp first(j).
     """
-    scores, moves = scores.double(), moves.double()
-    left = moves.logsumexp(1)
+    scores = scores.double()
+    moves = moves.double()
+    normalisers = moves.logsumexp(1)
     position = torch.arange(scores.shape[1])
-    ends = (position == source.lengths[:, None] - 1)[..., None]
-    log_b = scores + torch.where(ends, last.double(), left)
+    is_last = (position == source.lengths[:, None] - 1)[..., None]
+    log_b = scores + torch.where(is_last, last.double(), normalisers)
     return first.double().softmax(0), moves.softmax(1), log_b, source.lengths

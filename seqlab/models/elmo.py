@@ -18,7 +18,7 @@ from seqlab.text.vocabulary import EOS, SOS
 from seqlab.types import State, Vector, Vectors
 
 
-class TwoReaders(nn.Module):
+class BidirectionalReaders(nn.Module):
     """One embedding under a stack that reads forward and one that reads backward; neither sees the other."""
 
     def __init__(
@@ -46,7 +46,7 @@ class TwoReaders(nn.Module):
 
     def layers(self, source: Padded) -> Float[Tensor, "L B T D"]:
         """For each word what each layer knows once it has read it, from the left beside from the right."""
-        both = framed(source)
+        both = add_ends(source)
         ahead = self.read(self.ahead, both)
         back = self.read(self.back, both.reversed())
         words = Padded(source.values, source.lengths)
@@ -60,13 +60,13 @@ class TwoReaders(nn.Module):
 class BidirectionalLanguageModel(nn.Module):
     """Predicts each token from all before it, and from all after it; both directions share embedding and head."""
 
-    def __init__(self, readers: TwoReaders, head: Head) -> None:
+    def __init__(self, readers: BidirectionalReaders, head: Head) -> None:
         super().__init__()
         self.readers, self.head = readers, head
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         """The two directions stand one after the other in time."""
-        both = framed(batch.require("source"))
+        both = add_ends(batch.require("source"))
         ways = [(self.readers.ahead, both), (self.readers.back, both.reversed())]
         features = torch.cat([self.readers.read(stack, way)[-1] for stack, way in ways], dim=1)
         gold = torch.cat([way.values[:, 1:] for _, way in ways], dim=1)
@@ -83,7 +83,7 @@ class BidirectionalLanguageModel(nn.Module):
 class ElmoInputs(nn.Module):
     """Other inputs beside the mixed layers (E66) of a language model that stays as it was trained."""
 
-    def __init__(self, inputs: Inputs, readers: TwoReaders) -> None:
+    def __init__(self, inputs: Inputs, readers: BidirectionalReaders) -> None:
         super().__init__()
         self.inputs, self.readers = inputs, readers.requires_grad_(False)
         self.scores = nn.Parameter(torch.zeros(readers.num_layers))
@@ -103,7 +103,7 @@ class ElmoInputs(nn.Module):
         )
 
 
-def framed(source: Padded) -> Padded:
+def add_ends(source: Padded) -> Padded:
     """Each row between SOS and EOS."""
     rows, ends = len(source), (source.lengths + 1)[:, None]
     values = torch.nn.functional.pad(source.values, (1, 1))

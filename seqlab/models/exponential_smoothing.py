@@ -1,7 +1,7 @@
-"""Exponential smoothing as a forecaster: for each variable several forms, from the mean to Holt and Winters, averaged.
+"""Exponential smoothing as a forecaster: for each variable a weighted mean of several forms, from the mean to Winters.
 
-A weighted mean of what simple forms say is more often right than the one that was best so far (Makridakis et al. 2020).
-A linear map of the last values, shared by all variables, is one of the forms.
+A weighted mean of simple forecasts is usually better than the one that was best so far (Makridakis et al. 2020). One of
+the forms is a linear map of the last values, which all variables share.
 """
 
 import hashlib
@@ -13,37 +13,40 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seqlab.equations import exponential_smoothing as smoothing
-from seqlab.models.interface import Reading, fixed
+from seqlab.models.interface import Reading, frozen
 from seqlab.models.outputs import GaussianOutput
 from seqlab.padded import Batch
 from seqlab.types import Mask, PerPosition, State
 
-Ahead = Float[Tensor, "B K P"]
-Forecasted = Float[Tensor, "B K"]
+Parameters = Float[Tensor, "B K P"]
+Means = Float[Tensor, "B K"]
 
 
 class Form(NamedTuple):
-    """The rates that are tried, how many are chosen, and whether there is a season, which is added or multiplies."""
+    """A form of smoothing: the rates to choose from, how many of them are fitted, and the kind of its season."""
 
     rates: tuple[tuple[float, float, float, float], ...]
-    chosen: int = 0
+    chosen: int = 0  # number of fitted rates
     seasonal: bool = False
-    ratio: bool = False
-    starts: bool = True  # whether its season begins as the mean over the window; else it is only what was last observed
+    ratio: bool = False  # whether the season multiplies the level; else it is added
+    starts: bool = True  # whether the season starts as the mean over the window; else as zero
 
 
+# the rates α, β, φ, γ to choose from, see `equations.exponential_smoothing`
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 SLOPES = (0.02, 0.1, 0.3)
-BOTH = tuple(
+LEVELS_AND_SEASONS = tuple(
     product((0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95), (0.0, 0.05, 0.15, 0.3, 0.6))
-)  # level and season
-FLAT = tuple((alpha, 0.0, 0.0, gamma) for alpha, gamma in BOTH)
+)
+FLAT = tuple((alpha, 0.0, 0.0, gamma) for alpha, gamma in LEVELS_AND_SEASONS)
 SLOPED = tuple(
-    (alpha, beta, 1.0, gamma) for (alpha, gamma), beta in product(BOTH, (0.0, 0.02, 0.1)) if alpha
+    (alpha, beta, 1.0, gamma)
+    for (alpha, gamma), beta in product(LEVELS_AND_SEASONS, (0.0, 0.02, 0.1))
+    if alpha
 )
 DAMPED = tuple(
     (alpha, *b, gamma)
-    for (alpha, gamma), b in product(BOTH, product((0.02, 0.1), (0.9, 0.97)))
+    for (alpha, gamma), b in product(LEVELS_AND_SEASONS, product((0.02, 0.1), (0.9, 0.97)))
     if alpha
 )
 FORMS = {
@@ -67,68 +70,68 @@ FORMS = {
 }
 NAMES = (*FORMS, "linear")
 LINEAR = len(FORMS)
-MOST_REMEMBERED = 100_000  # windows
+MAX_CACHED = 100_000  # windows
 
 
-def rows_read(season: int) -> int:
-    """How many rows exponential smoothing reads: of longer ones the error is not smaller."""
+def max_history(season: int) -> int:
+    """Return how many rows exponential smoothing reads; longer histories did not reduce the error."""
     return max(300, 10 * season)
 
 
-def longest_line(season: int) -> int:
-    """How many values the linear map reads at the most."""
+def max_linear_inputs(season: int) -> int:
+    """Return how many values the linear map reads at most."""
     return max(12, 2 * season)
 
 
 class SmoothingForecaster(nn.Module):
-    """The filters read the window from its first row, and go on unseeing.
+    """Smooth each window from its first row, then forecast with the last state.
 
-    For each variable: the weight of each form, its rates, its error in the training part, the deviation at each step
-    ahead, and what is added so that values which were positive are so again. `line` is the linear map.
+    Parameters of each variable: the weight of each form, its rates, its error on the training part, the deviation at
+    each step ahead, and a shift that makes values positive which were so before scaling. `line` is the linear map.
     """
 
     def __init__(self, num_variables: int, *, season: int, horizon: int, level: float) -> None:
         super().__init__()
         self.output, self.horizon, self.season = GaussianOutput(level), horizon, season
-        self.remembered: dict[bytes, Tensor] = {}
+        self.cache: dict[bytes, Tensor] = {}
 
-        self.weights = fixed(torch.zeros(num_variables, len(NAMES), dtype=torch.float64))
-        self.rates = fixed(torch.zeros(num_variables, len(FORMS), 4, dtype=torch.float64))
-        self.errors = fixed(torch.zeros(num_variables, len(NAMES), dtype=torch.float64))
-        self.line = fixed(torch.zeros(longest_line(season) + 1, horizon, dtype=torch.float64))
-        self.deviations = fixed(torch.ones(num_variables, horizon))
-        self.shift = fixed(torch.zeros(num_variables, dtype=torch.float64))
-        self.widths = fixed(torch.ones(horizon))
+        self.weights = frozen(torch.zeros(num_variables, len(NAMES), dtype=torch.float64))
+        self.rates = frozen(torch.zeros(num_variables, len(FORMS), 4, dtype=torch.float64))
+        self.errors = frozen(torch.zeros(num_variables, len(NAMES), dtype=torch.float64))
+        self.line = frozen(torch.zeros(max_linear_inputs(season) + 1, horizon, dtype=torch.float64))
+        self.deviations = frozen(torch.ones(num_variables, horizon))
+        self.shift = frozen(torch.zeros(num_variables, dtype=torch.float64))
+        self.widths = frozen(torch.ones(horizon))
 
     @torch.no_grad()
-    def distribution(self, batch: Batch) -> Ahead:
+    def distribution(self, batch: Batch) -> Parameters:
         deviations = self.deviations[self._variables(batch)].clamp(min=1e-6)
         return torch.stack([self.means(batch).float(), deviations], dim=-1)
 
     @torch.no_grad()
-    def means(self, batch: Batch) -> Forecasted:
-        """The weighted mean of what the forms say."""
-        source, variables = batch.require("source"), self._variables(batch)
+    def means(self, batch: Batch) -> Means:
+        """Return the weighted mean of the forecasts of all forms."""
+        source = batch.require("source")
+        variables = self._variables(batch)
         means = torch.zeros(len(batch), self.horizon, dtype=torch.float64)
         for number, name in enumerate(NAMES):
             weight = self.weights[variables, number]
             rows = (weight > 0).nonzero()[:, 0]
             if not len(rows):
                 continue
-            some = batch.rows_at(rows.tolist())
+            part = batch.rows_at(rows.tolist())
             if number == LINEAR:
-                ahead = self.linear(some)
+                forecast = self.linear(part)
             else:
-                ahead = self.ahead(name, some, self.rates[variables[rows], number])
-            part = source.rows_at(rows)
-            means[rows] += weight[rows, None] * smoothing.plausible(
-                ahead, part.values.double(), part.scored
-            )
+                forecast = self.forecast(name, part, self.rates[variables[rows], number])
+            window = source.rows_at(rows)
+            clipped = smoothing.plausible(forecast, window.values.double(), window.scored)
+            means[rows] += weight[rows, None] * clipped
         return means
 
     @torch.no_grad()
-    def remembered_means(self, batch: Batch) -> Forecasted:
-        """The same; what was asked before is not computed again, because a training reads each window many times."""
+    def cached_means(self, batch: Batch) -> Means:
+        """Return the same means from a cache, because training reads each window many times."""
         source = batch.require("source")
         parts = (
             source.values.numpy(force=True),
@@ -141,49 +144,46 @@ class SmoothingForecaster(nn.Module):
             ).digest()
             for values, observed, variable in zip(*parts, strict=True)
         ]
-        new = [row for row, key in enumerate(keys) if key not in self.remembered]
-        if len(self.remembered) + len(new) > MOST_REMEMBERED:
+        new = [row for row, key in enumerate(keys) if key not in self.cache]
+        if len(self.cache) + len(new) > MAX_CACHED:
             return self.means(batch)
         if new:
             means = self.means(batch.rows_at(new)).float()
-            self.remembered.update(zip((keys[row] for row in new), means, strict=True))
-        return torch.stack([self.remembered[key] for key in keys])
+            self.cache.update(zip((keys[row] for row in new), means, strict=True))
+        return torch.stack([self.cache[key] for key in keys])
 
-    def ahead(self, name: str, batch: Batch, rates: Float[Tensor, "B 4"]) -> Forecasted:
-        """What one form says of each row, with the rates of each."""
+    def forecast(self, name: str, batch: Batch, rates: Float[Tensor, "B 4"]) -> Means:
+        """Return the forecast of one form for each row, with the rates of each."""
         state = self.state(name, batch, rates)
         row = batch.require("source").values.shape[1]
         means = smoothing.forecast(state, rates, self.horizon, row=row, ratio=FORMS[name].ratio)
         return means - self.shifts(batch)[:, None]
 
-    def linear(self, batch: Batch) -> Forecasted:
-        """The last value, and a weighted sum of how far those before it were from it."""
+    def linear(self, batch: Batch) -> Means:
+        """Return the last value plus a weighted sum of the differences of earlier values from it."""
         source = batch.require("source")
-        past = last_seen(source.values.double(), source.scored)[:, -(len(self.line) - 1) :]
+        past = forward_filled(source.values.double(), source.scored)[:, -(len(self.line) - 1) :]
         last = past[:, -1:]
         return last + (past - last) @ self.line[-past.shape[1] - 1 : -1] + self.line[-1]
 
     def state(self, name: str, batch: Batch, rates: Float[Tensor, "B 4"]) -> smoothing.State:
-        """Level, slope and season after the last row of each window, in shifted values."""
+        """Return level, slope and season after the last row of each window, of shifted values."""
         source = batch.require("source")
         values = source.values.double() + self.shifts(batch)[:, None]
-        begin = self.start(name, values, source.scored, rates)
-        return smoothing.smooth(values, source.scored, rates, begin, ratio=FORMS[name].ratio)
+        initial = self.start(name, values, source.scored, rates)
+        return smoothing.smooth(values, source.scored, rates, initial, ratio=FORMS[name].ratio)
 
     def start(
         self, name: str, values: PerPosition, observed: Mask, rates: smoothing.Rates
     ) -> smoothing.State:
-        """Where a form begins."""
+        """Return the initial state of a form; the level of a form without a slope is the mean."""
         form = FORMS[name]
-        begin = smoothing.start(
-            values, observed, self.season if form.seasonal else 1, ratio=form.ratio
-        )
+        season = self.season if form.seasonal else 1
+        initial = smoothing.start(values, observed, season, ratio=form.ratio)
         if not form.starts:
-            begin = begin._replace(season=torch.zeros_like(begin.season))
+            initial = initial._replace(season=torch.zeros_like(initial.season))
         mean = torch.where(observed, values, 0.0).sum(1) / observed.sum(1).clamp(min=1)
-        return begin._replace(
-            level=torch.where(rates[:, 2] > 0, begin.level, mean)
-        )  # without a slope, the mean
+        return initial._replace(level=torch.where(rates[:, 2] > 0, initial.level, mean))
 
     def shifts(self, batch: Batch) -> Float[Tensor, " B"]:
         return self.shift[self._variables(batch)]
@@ -198,7 +198,7 @@ class SmoothingForecaster(nn.Module):
         return features
 
 
-def last_seen(values: PerPosition, observed: Mask) -> PerPosition:
-    """At each row the last value observed; before the first one, zero, which is the mean of the training part."""
+def forward_filled(values: PerPosition, observed: Mask) -> PerPosition:
+    """Return the last observed value at each row; before the first one zero, the mean of the training part."""
     rows = torch.where(observed, torch.arange(values.shape[1]), 0).cummax(1).values
     return torch.where(observed, values, 0.0).gather(1, rows)

@@ -14,10 +14,10 @@ from torch.nn.functional import gelu, pad
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.tap import tap
 from seqlab.models.exponential_smoothing import SmoothingForecaster
-from seqlab.models.interface import Encoder, Reading, fixed
+from seqlab.models.interface import Encoder, Reading, frozen
 from seqlab.models.lds import LDS
 from seqlab.models.outputs import GaussianOutput, Spread
-from seqlab.models.seq2seq import added
+from seqlab.models.seq2seq import sum_penalties
 from seqlab.models.simple_forecasts import SimpleForecasts, simple_forecasts
 from seqlab.padded import Batch, Padded
 from seqlab.randomness import Dropout
@@ -25,9 +25,9 @@ from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summ
 
 Ahead = Float[Tensor, "B K P"]
 
-STILL = 0.05  # the least deviation of a window, as a share of the training part's: a pause says little of what follows
+MIN_DEVIATION = 0.05  # of a window, relative to that of the training part
 COVARIATE_UNITS = 32
-TOGETHER = (
+ROWS_AT_ONCE = (
     256  # windows that are filtered at once: each with gaps of its own has its own covariances
 )
 
@@ -72,9 +72,9 @@ class Forecaster(nn.Module):
             nn.init.zeros_(self.ahead.bias)
         sizes = (num_covariates, pooling.output_size, num_variables, output.size)
         self.covariates = CovariateEffect(*sizes) if num_covariates else None
-        self.widths = fixed(torch.ones(horizon))
+        self.widths = frozen(torch.ones(horizon))
         shares = isinstance(simple, SmoothingForecaster)
-        self.share = fixed(torch.ones(())) if shares else None
+        self.share = frozen(torch.ones(())) if shares else None
 
     def distribution(self, batch: Batch) -> Ahead:
         """The parameters of each value to come, before calibration."""
@@ -135,13 +135,13 @@ class Forecaster(nn.Module):
         if self.covariates is not None and covariates is not None:
             raw = raw + self.covariates(covariates[:, -self.horizon :], pooled, batch.rows)
         if isinstance(self.simple, SmoothingForecaster):
-            centre = self.simple.remembered_means(batch).to(centre.dtype)
+            centre = self.simple.cached_means(batch).to(centre.dtype)
             if self.share is not None:
                 middle = torch.arange(self.output.size) == self.output.middle
                 raw = torch.where(middle, self.share * raw, raw)
         elif self.simple is not None:
             centre = centre + spread * self.simple(columns[0], observed)
-        return tap("forecast", self.output.place(raw, centre, spread)), added(
+        return tap("forecast", self.output.place(raw, centre, spread)), sum_penalties(
             memory.penalty, penalty
         )
 
@@ -171,11 +171,11 @@ class LDSForecaster(nn.Module):
         self.output, self.horizon, self.head = GaussianOutput(level), horizon, nn.Identity()
         self.tables = nn.ParameterDict(
             {
-                name: fixed(tensor.expand(num_variables, *tensor.shape).clone())
+                name: frozen(tensor.expand(num_variables, *tensor.shape).clone())
                 for name, tensor in start.tensors().items()
             }
         )
-        self.widths = fixed(torch.ones(horizon))
+        self.widths = frozen(torch.ones(horizon))
 
     @property
     def systems(self) -> list[LDS]:
@@ -196,9 +196,9 @@ class LDSForecaster(nn.Module):
         systems = self.systems
         parameters = torch.zeros(len(batch), self.horizon, 2)
         for place, system in enumerate(systems):
-            for rows in (batch.rows % len(systems) == place).nonzero()[:, 0].split(TOGETHER):
+            for rows in (batch.rows % len(systems) == place).nonzero()[:, 0].split(ROWS_AT_ONCE):
                 if len(rows):
-                    history, inputs = evidence_of(batch, rows)
+                    history, inputs = history_of(batch, rows)
                     ahead = system.forecast(history, self.horizon, inputs=inputs)
                     parameters[rows] = torch.cat(
                         [ahead.mean, ahead.covariance[..., 0].sqrt()], dim=-1
@@ -220,7 +220,7 @@ Forecasts = (
 )  # whose `widths` are what calibration found at each step
 
 
-def evidence_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
+def history_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
     """Rows of a batch as a system wants them: what was seen, and the inputs that drive it."""
     window = batch.require("source").rows_at(rows)
     inputs = None if batch.covariates is None else batch.covariates.values[rows].double()
@@ -236,7 +236,7 @@ def window_scale(
     variance = torch.where(observed, values - centre, 0.0).square().sum(
         1, keepdim=True
     ) / count.clamp(min=1)
-    return centre, torch.where(count > 1, (variance + STILL**2).sqrt(), 1.0)
+    return centre, torch.where(count > 1, (variance + MIN_DEVIATION**2).sqrt(), 1.0)
 
 
 def patches(columns: Vectors, size: int) -> Padded:

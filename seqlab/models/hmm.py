@@ -33,7 +33,7 @@ from seqlab.models.emissions import (
     PseudoCounts,
     distributions,
 )
-from seqlab.models.interface import Memory, Read, Reading, fixed
+from seqlab.models.interface import Memory, Read, Reading, frozen
 from seqlab.models.seq2seq import EncoderModel, FeatureDecoder
 from seqlab.padded import Batch, Padded
 from seqlab.types import PerRow, PositionIds, State, Vectors
@@ -60,7 +60,7 @@ class ObservedSteps:
             x.transpose(0, 1).flatten(0, 1) if self.where.all() else x.transpose(0, 1)[self.where]
         )
 
-    def spread(self, x: PerState) -> Trellis:
+    def scatter(self, x: PerState) -> Trellis:
         """Back to their places, with zeros elsewhere: as log-likelihoods, nothing observed."""
         if len(x) == self.where.numel():
             return x.unflatten(0, self.where.shape).transpose(0, 1)
@@ -114,7 +114,7 @@ class HMM:
     def log_emissions(self, observations: Padded) -> Trellis:
         """The same of rows; 0 at pads and where nothing was observed."""
         observed = ObservedSteps.of(observations)
-        return observed.spread(self.log_b(observed.values, observed.present))
+        return observed.scatter(self.log_b(observed.values, observed.present))
 
     def posterior(self, observations: Padded) -> Posterior:
         """E9: the belief about each position once the whole row is known, and how likely each row is."""
@@ -158,7 +158,7 @@ class Probabilities(nn.Module):
 
     def __init__(self, hmm: HMM) -> None:
         super().__init__()
-        parts = {name: fixed(x.clone()) for name, x in hmm.tensors().items()}
+        parts = {name: frozen(x.clone()) for name, x in hmm.tensors().items()}
         self.initial, self.transitions = parts.pop("initial"), parts.pop("transitions")
         self.emissions = nn.ParameterDict(
             {name.removeprefix("emissions."): x for name, x in parts.items()}

@@ -15,14 +15,14 @@ from seqlab.layers.stack import CausalStack
 from seqlab.layers.tap import tap
 from seqlab.layers.transformer import LayerNorm
 from seqlab.models.interface import Encoder, Memory
-from seqlab.models.transformer import remembered
+from seqlab.models.transformer import encoder_memory
 from seqlab.padded import Padded
 from seqlab.randomness import Dropout, current_noise, mix
 from seqlab.recipe import ConvolutionConfig, GlimpseConfig, ImageConfig, StackConfig
 from seqlab.types import Vectors
 
 _KEY = zlib.crc32(b"pictures")
-REACH = (
+NUMBER_RANGES = (
     1.0,
     1.0,
     1.5,
@@ -31,7 +31,7 @@ REACH = (
 )  # how far the five numbers go: a centre is never outside of the picture
 
 
-class Pictures(nn.Module):
+class PictureInputs(nn.Module):
     """A picture comes as H rows of W·C pixel values. It leaves as rows, or as patches from left to right and down."""
 
     def __init__(self, mean: list[float], deviation: list[float], settings: ImageConfig) -> None:
@@ -77,7 +77,7 @@ def jittered(pixels: Shaped[Tensor, "B H W C"], settings: ImageConfig) -> Shaped
 class PictureEncoder(nn.Module):
     """An encoder with pictures before it: its memory knows where in the picture each state lies."""
 
-    def __init__(self, pictures: Pictures, encoder: Encoder) -> None:
+    def __init__(self, pictures: PictureInputs, encoder: Encoder) -> None:
         super().__init__()
         self.pictures, self.encoder = pictures, encoder
         self.output_size, self.summary_size = encoder.output_size, encoder.summary_size
@@ -96,7 +96,7 @@ class FeatureEncoder(nn.Module):
         self.output_size = self.summary_size = inputs.size
 
     def forward(self, source: Padded) -> Memory:
-        return remembered(source, self.dropout(self.inputs(source).relu()))
+        return encoder_memory(source, self.dropout(self.inputs(source).relu()))
 
 
 class Block(nn.Module):
@@ -209,7 +209,7 @@ class GlimpseEncoder(nn.Module):
         self.look = nn.Linear(settings.size, 5)
         nn.init.normal_(self.look.weight, std=0.01)
         nn.init.zeros_(self.look.bias)
-        self.reach = nn.Buffer(torch.tensor(REACH), persistent=False)
+        self.reach = nn.Buffer(torch.tensor(NUMBER_RANGES), persistent=False)
         self.read = nn.Linear(settings.window**2 * image.channels, settings.size)
         stack = StackConfig(kind="lstm", size=settings.size)
         self.stack = CausalStack(settings.size + 5, stack, dropout=0.0, name="encoder")

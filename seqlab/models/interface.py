@@ -87,7 +87,7 @@ def one_label(batch: Batch) -> Padded:
     return Padded(target.values[:, :1], target.lengths)
 
 
-def fixed(start: Tensor) -> nn.Parameter:
+def frozen(start: Tensor) -> nn.Parameter:
     """Numbers that are saved with a model, and that no gradient changes: counting, EM or calibration finds them."""
     return nn.Parameter(start, requires_grad=False)
 
@@ -135,7 +135,7 @@ class Quick(Protocol):
 
 
 @runtime_checkable
-class Teachable(Decoder, Protocol):
+class TrainableDecoder(Decoder, Protocol):
     """A decoder that training can read a target with: what the head is given, at all positions at once."""
 
     @property

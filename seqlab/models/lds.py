@@ -22,7 +22,7 @@ from seqlab.randomness import mix, uniform
 from seqlab.types import Entries, HiddenStates, HiddenVector, Mask, Square, Vectors
 
 Inputs = Float[Tensor, "B T_x X"] | None
-WIDE = 1e6
+DIFFUSE_VARIANCE = 1e6
 """The variance of a start about which nothing is known, for data in units near one."""
 
 
@@ -226,7 +226,7 @@ def constant_velocity(
     dt: float = 1.0,
     acceleration: float,
     noise: float,
-    initial_variance: float = WIDE,
+    initial_variance: float = DIFFUSE_VARIANCE,
 ) -> LDS:
     """A target that keeps its velocity but for white acceleration, its place seen every `dt` (C25).
 
@@ -243,7 +243,10 @@ def constant_velocity(
 
 
 def _structure(
-    transition: Square, process_noise: Square, noise: float, initial_variance: float = WIDE
+    transition: Square,
+    process_noise: Square,
+    noise: float,
+    initial_variance: float = DIFFUSE_VARIANCE,
 ) -> LDS:
     """A system of which the first state is seen, and whose start is unknown."""
     eye = torch.eye(len(transition), dtype=torch.float64)

@@ -1,6 +1,6 @@
 """Linear classifiers: logits W x + b, where x is the n-grams of a text, or a summary of a sequence or a picture.
 
-Only W and b are learnt, by a convex problem; what scales x is measured on the training part.
+W and b are fitted by convex optimisation; the scale of x is measured on the training part.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqlab.layers.tap import tap
-from seqlab.models.interface import Reading, fixed, one_label
+from seqlab.models.interface import Reading, frozen, one_label
 from seqlab.models.summaries import Summary
 from seqlab.models.tf_idf import NgramWeights
 from seqlab.padded import Batch, Padded
@@ -19,12 +19,12 @@ from seqlab.types import State
 
 
 class _Linear(nn.Module):
-    """W and b; the logits are the features, as the n-grams of a text are too many to pass on."""
+    """W and b. The features are the logits, because the n-grams of a text would be too many."""
 
     def __init__(self, num_features: int, num_labels: int) -> None:
         super().__init__()
-        self.weight = fixed(torch.zeros(num_features, num_labels))
-        self.bias = fixed(torch.zeros(num_labels))
+        self.weight = frozen(torch.zeros(num_features, num_labels))
+        self.bias = frozen(torch.zeros(num_labels))
 
     def features(self, source: Padded) -> Float[Tensor, "B 1 K"]:
         raise NotImplementedError
@@ -52,32 +52,32 @@ class LinearText(_Linear):
         )[:, None]
 
     def contributions(self, source: Padded) -> Float[Tensor, "T K"]:
-        """What each n-gram of the only row adds to each logit."""
+        """Return what each n-gram adds to each logit, for a batch of one row."""
         ids, values = self.ngrams(source)
         return values[0, :, None] * self.weight[ids[0]]
 
 
 class LinearVector(_Linear):
-    """Logistic regression over a summary of each row, whose numbers are brought to mean 0 and deviation 1."""
+    """Logistic regression over a summary of each row, standardised to mean 0 and deviation 1."""
 
     def __init__(self, summary: Summary, num_labels: int) -> None:
         size = len(summary.names)
         super().__init__(size, num_labels)
         self.summary = summary
-        self.mean = fixed(torch.zeros(size))
-        self.deviation = fixed(torch.ones(size))
+        self.mean = frozen(torch.zeros(size))
+        self.deviation = frozen(torch.ones(size))
 
     @property
     def names(self) -> list[str]:
         return self.summary.names
 
     def vectors(self, source: Padded) -> Float[Tensor, "B D"]:
-        """The summary of each row; together its numbers have about the length 1, as the n-grams of a text have."""
+        """Return the standardised summary of each row, scaled to a length of about 1 like the n-grams of a text."""
         return (self.summary(source) - self.mean) / self.deviation / len(self.mean) ** 0.5
 
     @torch.no_grad()
     def measure(self, parts: Sequence[Padded]) -> Float[Tensor, "N D"]:
-        """Take mean and deviation from these rows; returns their vectors."""
+        """Set mean and deviation from these rows; return their vectors."""
         rows = torch.cat([self.summary(part) for part in parts])
         self.mean.copy_(rows.mean(0))
         deviation = rows.std(0, correction=0)
@@ -88,5 +88,5 @@ class LinearVector(_Linear):
         return (self.vectors(source) @ self.weight + self.bias)[:, None]
 
     def contributions(self, source: Padded) -> Float[Tensor, "D K"]:
-        """What each number of the only row's summary adds to each logit."""
+        """Return what each number of the summary adds to each logit, for a batch of one row."""
         return self.vectors(source)[0, :, None] * self.weight

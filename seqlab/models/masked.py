@@ -1,4 +1,4 @@
-"""The masked language model (S18): some tokens are hidden, and the encoder has to guess them from both sides."""
+"""The masked language model (S18): some tokens are masked, and the encoder predicts them from both sides."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from seqlab.equations.pretraining import corrupt, theme_loss
 from seqlab.layers.linear import Head, Linear
 from seqlab.layers.pooling import Pooling
 from seqlab.models.interface import Encoder, Reading
-from seqlab.models.seq2seq import EncoderModel, added
+from seqlab.models.seq2seq import EncoderModel, sum_penalties
 from seqlab.padded import Batch, Padded
 from seqlab.randomness import current_noise, mix, uniform
 from seqlab.text.vocabulary import MASK, SPECIALS
@@ -15,10 +15,10 @@ from seqlab.types import Mask, RowIds, State, Vector, Vectors
 
 
 class MaskedLanguageModel(EncoderModel):
-    """Any encoder under a head of tokens. What is hidden depends on (seed, step, row) in training, else on the row.
+    """Any encoder with a head over tokens. The mask depends on (seed, step, row) in training, else on the row.
 
-    With a `theme`, a narrow vector of the whole text is added to each of its states, and has to guess the words of the
-    text by itself too, in no order: what is told in a text decides its words, wherever they stand.
+    With a `theme`, a low-dimensional vector of the whole text is added to each state. It also has to predict the set of
+    words of the text by itself, so that it represents what the text is about.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class MaskedLanguageModel(EncoderModel):
         return self._read(source)[0]
 
     def _read(self, source: Padded) -> tuple[Vectors, Vector | None, Tensor | None]:
-        """What each position is guessed from, the theme in it, and what the encoder's work costs."""
+        """Return the features of each position, the theme in them, and the penalty of the encoder."""
         memory = self.encoder(source)
         states = memory.require_states()
         if self.pooling is None or self.widen is None:
@@ -53,29 +53,28 @@ class MaskedLanguageModel(EncoderModel):
         features, theme, penalty = self._read(hidden)
         if theme is not None:
             words = theme_loss(self.head(theme), gold.values, _words(source))
-            penalty = added(
-                penalty, (words * gold.scored.sum(1)).sum()
-            )  # a text counts as its hidden tokens do
+            # a text has the weight of its masked tokens
+            penalty = sum_penalties(penalty, (words * gold.scored.sum(1)).sum())
         return Reading(features, gold, penalty=penalty)
 
     def hide(self, source: Padded, rows: RowIds) -> tuple[Padded, Padded]:
-        """The source with some tokens hidden, and what stood there, observed where it has to be guessed."""
-        drawn = current_noise()
-        seed, step = (0, 0) if drawn is None else (drawn.seed, drawn.step)
+        """Return the source with some tokens masked, and the original tokens, observed where they are predicted."""
+        noise = current_noise()
+        seed, step = (0, 0) if noise is None else (noise.seed, noise.step)
         tokens = source.values
-        place = mix(rows, seed, step)[:, None] + torch.arange(tokens.shape[1])
-        corrupted, guessed = corrupt(
+        key = mix(rows, seed, step)[:, None] + torch.arange(tokens.shape[1])
+        corrupted, predicted = corrupt(
             tokens,
             _words(source),
-            uniform(place, 1),
-            uniform(place, 2),
-            len(SPECIALS) + mix(place, 3) % max(1, self.num_tokens - len(SPECIALS)),
+            uniform(key, 1),
+            uniform(key, 2),
+            len(SPECIALS) + mix(key, 3) % max(1, self.num_tokens - len(SPECIALS)),
             mask=MASK,
             share=self.share,
         )
-        return source.with_values(corrupted), Padded(tokens, source.lengths, guessed)
+        return source.with_values(corrupted), Padded(tokens, source.lengths, predicted)
 
 
 def _words(source: Padded) -> Mask:
-    """Where something stands that a text is made of."""
+    """Return the mask of the tokens that are neither pads nor special."""
     return source.real & (source.values >= len(SPECIALS))

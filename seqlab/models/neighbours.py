@@ -1,7 +1,7 @@
-"""The nearest neighbour as a model that writes: an encoder that looks for it, and a decoder that repeats its answer.
+"""A nearest-neighbour text generator: the encoder finds similar training examples, the decoder repeats their targets.
 
-Of the few training examples whose sources are the most alike, by the cosine of their n-grams, each foretells the next
-token of its own target. What they say is weighed by how alike they are, and less and less once they were wrong:
+Each of the training examples with the most similar sources, by the cosine of their n-grams, predicts the next token of
+its own target. The predictions are weighted by similarity; a neighbour loses weight with each wrong prediction:
 
     p(y_t | y_<t) = (1 - ε) Σ_n w_n [y_t is the next token of n] + ε / V
     w_n ∝ exp(sharpness cos_n) MISS^(misses of n)
@@ -21,13 +21,13 @@ from seqlab.padded import Batch, Padded
 from seqlab.recipe import NeighboursConfig
 from seqlab.types import PositionIds, State
 
-MISS = 1e-3
-EPSILON = 1e-3  # that no neighbour knows what comes
-TOGETHER = 64  # sources whose n-grams are laid out over the whole vocabulary at once
+MISS = 1e-3  # factor of a neighbour's weight after a wrong prediction
+EPSILON = 1e-3  # probability that the next token is that of no neighbour
+ROWS_AT_ONCE = 64  # sources whose n-grams are written into a dense matrix at once
 
 
 class NeighbourEncoder(nn.Module):
-    """The training sources, and the places of the nearest of them with the logarithm of their weights."""
+    """The training sources; its memory holds the indices of the nearest ones and the logarithms of their weights."""
 
     summary_size = output_size = 2
 
@@ -46,23 +46,22 @@ class NeighbourEncoder(nn.Module):
         return Memory(len(source), Padded(states, torch.full((len(states),), states.shape[1])))
 
     def cosines(self, source: Padded) -> Float[Tensor, "B N"]:
-        """How alike each source is to each of the training part: the mean over n-grams of words and of characters."""
+        """Return the cosine of each source with each training source: the mean of those of word and character n-grams."""
         table = SparseTable(self.ids, self.offsets, self.values)
-        ids, values = (each.split(TOGETHER) for each in self.ngrams(source))
-        return torch.cat([self._like(table, *both) for both in zip(ids, values, strict=True)])
+        ids, values = (each.split(ROWS_AT_ONCE) for each in self.ngrams(source))
+        return torch.cat([self._cosines(table, *both) for both in zip(ids, values, strict=True)])
 
-    def _like(
+    def _cosines(
         self, table: SparseTable, ids: Int[Tensor, "B T"], values: Float[Tensor, "B T"]
     ) -> Float[Tensor, "B N"]:
-        spread = values.new_zeros(len(self.ngrams.idf), len(ids))
-        spread.index_put_(
-            (ids, torch.arange(len(ids))[:, None].expand_as(ids)), values, accumulate=True
-        )
-        return table.times(spread).T / 2
+        dense = values.new_zeros(len(self.ngrams.idf), len(ids))
+        columns = torch.arange(len(ids))[:, None].expand_as(ids)
+        dense.index_put_((ids, columns), values, accumulate=True)
+        return table.times(dense).T / 2
 
 
 class NeighbourDecoder(FeatureDecoder):
-    """The training targets. The state is the logarithm of each neighbour's weight, and how many tokens were read."""
+    """The training targets. The state is the logarithm of each neighbour's weight and the number of tokens read."""
 
     def __init__(self, num_tokens: int, end: int) -> None:
         super().__init__()
@@ -71,7 +70,7 @@ class NeighbourDecoder(FeatureDecoder):
         self.starts = UninitializedParameter(requires_grad=False)
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        """The context is what each neighbour wrote, with ends after it."""
+        """Return as context the targets of the neighbours, padded with end tokens."""
         places, weights = memory.require_states().values.unbind(-1)
         ends = torch.cat([self.starts[1:], self.starts.new_tensor([len(self.targets)])])
         rows = [self.targets[self.starts[n] : ends[n]] for n in places.flatten().long().tolist()]
@@ -84,12 +83,14 @@ class NeighbourDecoder(FeatureDecoder):
         )
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
-        """At each position what each neighbour foretells, and how much it weighs."""
-        written, (weights, place) = for_each_hypothesis(context[0], len(tokens)), state
-        last, votes = written.shape[-1] - 1, []
+        """Return the next token of each neighbour and its weight, at each position."""
+        written = for_each_hypothesis(context[0], len(tokens))
+        weights, place = state
+        last = written.shape[-1] - 1
+        votes = []
         for token in tokens.unbind(1):
-            right = self._at(written, place, last) == token[:, None]
-            weights = weights + torch.where(right, 0.0, torch.log(weights.new_tensor(MISS)))
+            is_right = self._at(written, place, last) == token[:, None]
+            weights = weights + torch.where(is_right, 0.0, torch.log(weights.new_tensor(MISS)))
             place = place + 1
             votes.append(
                 torch.cat([self._at(written, place, last).double(), weights.softmax(1)], dim=1)
@@ -110,7 +111,7 @@ class NeighbourDecoder(FeatureDecoder):
 
 
 class NeighbourModel(nn.Module):
-    """Both, as every model that writes an answer to a source."""
+    """The encoder and the decoder as one model."""
 
     def __init__(self, encoder: NeighbourEncoder, decoder: NeighbourDecoder) -> None:
         super().__init__()

@@ -1,9 +1,10 @@
-"""An n-gram language model as a decoder: interpolated, from the longest history that was seen down to none.
+"""An interpolated n-gram language model as a decoder.
 
     p(w | h) = a(hw) + b(h) p(w | h'),    h' the history without its oldest token; below the empty one, 1 / V
 
-What a and b are is for the smoothing to say (`training.kneser_ney`). An n-gram is (history, token), one number; a
-history is the place of its own n-gram among those one shorter, so that a step looks up one number for each length.
+a and b come from the smoothing (`training.kneser_ney`). An n-gram (history, token) is stored as one number, and a
+history as the index of its own n-gram in the table of the next lower order, so that a step looks up one number for
+each order.
 """
 
 import torch
@@ -18,7 +19,7 @@ from seqlab.types import PositionIds, State
 
 
 class NgramDecoder(FeatureDecoder):
-    """The state is the place of the history of each length, -1 where it was never seen."""
+    """The state is the index of the history of each length, -1 if it is not in the training text."""
 
     def __init__(self, num_tokens: int, order: int) -> None:
         super().__init__()
@@ -33,11 +34,11 @@ class NgramDecoder(FeatureDecoder):
 
     def start(self, memory: Memory) -> tuple[State, State]:
         places = torch.full((memory.rows, self.order), -1)
-        places[:, 0] = 0  # the empty history is always there
+        places[:, 0] = 0  # the empty history
         return (), (places,)
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
-        """The places of the histories after each token: each is one token more than a history before it."""
+        """Return the indices of the histories after each token; each is a shorter history plus the token."""
         places = [torch.zeros_like(tokens)]
         for ngrams, before in zip(self.ngrams, state[0].unbind(1)[: self.order - 1], strict=False):
             history = torch.cat([before[:, None], places[-1][:, :-1]], dim=1)
@@ -48,7 +49,7 @@ class NgramDecoder(FeatureDecoder):
         return Read(tap("decoder.histories", after.double()), (after[:, -1],))
 
     def head(self, features: Float[Tensor, "... N"]) -> Float[Tensor, "... V"]:
-        """log p of every token, one length of history after another."""
+        """Return log p of every token, interpolating from the empty history to the longest."""
         places = features.flatten(0, -2).long()
         p = torch.full((len(places), self.num_tokens), 1 / self.num_tokens)
         tables = zip(self.ngrams, self.shares, self.backs, places.unbind(1), strict=True)

@@ -18,7 +18,7 @@ from seqlab.equations.regression import (
 
 Parameters = Float[Tensor, "*N P"]
 
-NARROW = 1e-3  # the smallest deviation, in units of the window's: a density has no limit, and a loss must have one
+MIN_SCALE = 1e-3  # the smallest deviation, in units of the window's: a density has no limit, and a loss must have one
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
 
@@ -33,7 +33,7 @@ class GaussianOutput:
 
     def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Parameters:
         """The parameters in the unit of the data: what is said in units of `spread`, seen from `centre`."""
-        scale = spread * (softplus(raw[..., 1]) + NARROW)
+        scale = spread * (softplus(raw[..., 1]) + MIN_SCALE)
         return torch.stack([centre + spread * raw[..., 0], scale], dim=-1)
 
     def losses(self, parameters: Parameters, gold: Numbers) -> Numbers:

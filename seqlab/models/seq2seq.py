@@ -9,12 +9,20 @@ from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from seqlab.equations.attention import mean_pool
-from seqlab.models.interface import Decoder, Encoder, Memory, Quick, Reading, Scorer, Teachable
+from seqlab.models.interface import (
+    Decoder,
+    Encoder,
+    Memory,
+    Quick,
+    Reading,
+    Scorer,
+    TrainableDecoder,
+)
 from seqlab.padded import Batch, Padded
 from seqlab.randomness import current_noise, uniform
 from seqlab.types import Logits, PositionIds, PositionLogits, RowIds, State, Vector
 
-ANEW = 0.02  # the share of streams that begin anew with a chunk
+RESTART_SHARE = 0.02  # the share of streams that begin anew with a chunk
 KEY = zlib.crc32(b"anew")
 
 
@@ -32,7 +40,7 @@ class EncoderModel(nn.Module):
 class Seq2Seq(EncoderModel):
     """Sequence to sequence, unaligned: any encoder under any decoder."""
 
-    def __init__(self, encoder: Encoder, decoder: Teachable) -> None:
+    def __init__(self, encoder: Encoder, decoder: TrainableDecoder) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
 
@@ -40,7 +48,7 @@ class Seq2Seq(EncoderModel):
         memory = self.encoder(batch.require("source"))
         context, state = self.decoder.start(memory)
         reading = read_target(self.decoder, batch.require("target"), context, state)
-        return replace(reading, penalty=added(memory.penalty, reading.penalty))
+        return replace(reading, penalty=sum_penalties(memory.penalty, reading.penalty))
 
     @property
     def head(self) -> Scorer:
@@ -50,14 +58,14 @@ class Seq2Seq(EncoderModel):
 class LanguageModel(nn.Module):
     """A decoder without a source. The state carried out of one batch may be carried into the next (E35)."""
 
-    def __init__(self, decoder: Teachable) -> None:
+    def __init__(self, decoder: TrainableDecoder) -> None:
         super().__init__()
         self.decoder = decoder
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
         context, state = self.decoder.start(Memory(len(batch)))
         return read_target(
-            self.decoder, batch.require("target"), context, _some_anew(carried, state) or state
+            self.decoder, batch.require("target"), context, _restart_some(carried, state) or state
         )
 
     def vectors(self, tokens: Padded) -> Vector:
@@ -74,17 +82,19 @@ class FeatureDecoder(nn.Module):
     """What every decoder shares that is a head on features: it reads many tokens, or steps by one."""
 
     def read(
-        self: Teachable, tokens: PositionIds, context: State, state: State
+        self: TrainableDecoder, tokens: PositionIds, context: State, state: State
     ) -> tuple[PositionLogits, State]:
         read = self.features(tokens, context, state)
         return self.head(read.features), read.state
 
-    def step(self: Teachable, token: RowIds, context: State, state: State) -> tuple[Logits, State]:
+    def step(
+        self: TrainableDecoder, token: RowIds, context: State, state: State
+    ) -> tuple[Logits, State]:
         logits, state = self.read(token[:, None], context, state)
         return logits[:, 0], state
 
 
-def _some_anew(carried: State, state: State) -> State:
+def _restart_some(carried: State, state: State) -> State:
     """In training a few streams forget what came before.
 
     A recurrent network that begins with a state of its own only once an epoch may never learn to: its states settle
@@ -93,7 +103,7 @@ def _some_anew(carried: State, state: State) -> State:
     drawn = current_noise()
     if drawn is None or not carried:
         return carried
-    anew = uniform(drawn.rows, drawn.seed, drawn.step, KEY) < ANEW
+    anew = uniform(drawn.rows, drawn.seed, drawn.step, KEY) < RESTART_SHARE
     return tuple(
         torch.where(anew[:, None], begun, part)
         if begun.shape == part.shape
@@ -107,7 +117,7 @@ def for_search(decoder: Decoder) -> Decoder:
     return decoder.quick() if isinstance(decoder, Quick) else decoder
 
 
-def read_target(decoder: Teachable, target: Padded, context: State, state: State) -> Reading:
+def read_target(decoder: TrainableDecoder, target: Padded, context: State, state: State) -> Reading:
     """Teacher forcing: all tokens but the last are read, all but the first are to be predicted."""
     tokens, lengths = target.values, (target.lengths - 1).clamp(min=0)
     read = decoder.features(tokens[:, :-1], context, state)
@@ -117,7 +127,7 @@ def read_target(decoder: Teachable, target: Padded, context: State, state: State
     )
 
 
-def added(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+def sum_penalties(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     """Two penalties as one, where there are any."""
     return other if one is None else one if other is None else one + other
 

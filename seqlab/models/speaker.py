@@ -10,7 +10,7 @@ from seqlab.layers.tap import tap
 from seqlab.models.interface import Encoder, Memory, Reading
 from seqlab.models.outputs import PointOutput
 from seqlab.models.recurrent import Bridge, SourceAttention
-from seqlab.models.seq2seq import EncoderModel, added
+from seqlab.models.seq2seq import EncoderModel, sum_penalties
 from seqlab.padded import Batch, Measured, Padded
 from seqlab.randomness import Dropout
 from seqlab.types import State, Vectors
@@ -62,7 +62,7 @@ class Speaker(EncoderModel):
         )  # an ending counts as much as a whole frame
         predicted = self.frame(features).flatten(1, 2)[..., None]
         return Reading(
-            predicted, numbers, penalty=added(memory.penalty, penalty), output=self.output
+            predicted, numbers, penalty=sum_penalties(memory.penalty, penalty), output=self.output
         )
 
     def start(self, memory: Memory) -> tuple[State, State]:

@@ -1,7 +1,7 @@
-"""A sequence of vectors, or a picture, as one vector of a fixed size: what a linear classifier can compare.
+"""Summaries of a sequence of vectors, or of a picture, as one vector of fixed size for a linear classifier.
 
-A feature of a sequence is summed up by its level and spread, its quantiles, where it goes, how it repeats itself, and
-in which frequencies its energy lies. A picture is made so small that its pixels are features.
+A feature of a sequence is summarized by its mean and deviation, its quantiles, its slope, its autocorrelations and its
+energy by frequency. A picture is reduced in size, and its pixels are the features.
 """
 
 from itertools import pairwise
@@ -17,14 +17,14 @@ from seqlab.recipe import ImageConfig
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 LAGS = (1, 2, 4, 8)
-BANDS = 5  # of frequencies, each twice as wide as the last
+BANDS = 5  # of frequencies, each twice as wide as the one before
 SIDE = 16  # pixels of a picture
 TINY = 1e-6
 
 
 @runtime_checkable
 class Summary(Protocol):
-    """From rows to vectors, each of whose numbers has a name."""
+    """A function from rows to vectors whose numbers have names."""
 
     @property
     def names(self) -> list[str]: ...
@@ -33,7 +33,7 @@ class Summary(Protocol):
 
 
 class SequenceSummary:
-    """Statistics of each of `width` features over a row, whatever its length."""
+    """Statistics of each of `width` features over a row of any length."""
 
     parts = (
         *("mean", "log deviation", "lowest", "highest", "slope", "log mean step"),
@@ -60,24 +60,26 @@ class SequenceSummary:
         if not len(row):
             return torch.zeros(len(self.parts) * self.width)
         row = row.nan_to_num()
-        mean, time = row.mean(0), torch.linspace(-1, 1, len(row))[:, None]
-        apart = row - mean
-        deviation = apart.square().mean(0).sqrt()
-        slope = (time * apart).sum(0) / time.square().sum().clamp(min=TINY)
+        mean = row.mean(0)
+        time = torch.linspace(-1, 1, len(row))[:, None]
+        centred = row - mean
+        deviation = centred.square().mean(0).sqrt()
+        slope = (time * centred).sum(0) / time.square().sum().clamp(min=TINY)
         steps = row.diff(dim=0).abs().mean(0) if len(row) > 1 else torch.zeros_like(mean)
         parts = [mean, _log(deviation), row.amin(0), row.amax(0), slope, _log(steps)]
         parts += list(row.quantile(torch.tensor(QUANTILES), dim=0))
-        energy = apart.square().sum(0).clamp(min=TINY)
-        parts += [
-            (apart[lag:] * apart[:-lag]).sum(0) / energy if len(row) > lag else 0 * mean
-            for lag in LAGS
-        ]
-        parts += [_log(band) for band in _bands(apart)]
+        energy = centred.square().sum(0).clamp(min=TINY)
+        for lag in LAGS:
+            if len(row) > lag:
+                parts.append((centred[lag:] * centred[:-lag]).sum(0) / energy)
+            else:
+                parts.append(0 * mean)
+        parts += [_log(band) for band in _bands(centred)]
         return torch.cat(parts)
 
 
 class PictureSummary:
-    """The pixels of a picture, averaged over squares where it has more than SIDE on a side."""
+    """The pixels of a picture, averaged over squares if it has more than SIDE pixels on a side."""
 
     def __init__(self, image: ImageConfig) -> None:
         self.image = image
@@ -105,7 +107,7 @@ def _log(values: Float[Tensor, " F"]) -> Float[Tensor, " F"]:
 
 
 def _bands(row: Float[Tensor, "T F"]) -> list[Float[Tensor, " F"]]:
-    """The mean power in bands of frequencies: the highest half of them, the next lower quarter, and so on."""
+    """Return the mean power in bands of frequencies: the highest half of them, the next lower quarter, and so on."""
     power = torch.fft.rfft(row, dim=0).abs().square() / len(row)
     ends = [max(1, len(power) >> band) for band in range(BANDS)] + [0]
     return [

@@ -1,4 +1,4 @@
-"""Bags of n-grams: the weight of each n-gram of a text, and tables of many texts, in which nearly all is zero."""
+"""TF-IDF weights of the n-grams of a text, and sparse tables of the n-grams of many texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqlab.models.interface import fixed
+from seqlab.models.interface import frozen
 from seqlab.padded import Padded
 
 TINY = 1e-12
 
 
 class NgramWeights(nn.Module):
-    """(1 + log tf) idf of each n-gram of a text; those of words and those of characters each scaled to length 1."""
+    """(1 + log tf) idf of each n-gram of a text; word n-grams and character n-grams are each scaled to length 1."""
 
     def __init__(self, num_words: int, num_features: int) -> None:
         super().__init__()
         self.num_words = num_words
-        self.idf = fixed(torch.ones(num_features))
+        self.idf = frozen(torch.ones(num_features))
 
     def forward(self, source: Padded) -> tuple[Int[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """The ids and the values of the features that are there; a pad has the value 0."""
+        """Return the ids and the weights of the n-grams of each row; a pad has the weight 0."""
         ids, counts = source.values.unbind(-1)
-        ids = ids * source.real  # what lies in a pad is no feature
+        ids = ids * source.real  # the values at pads are arbitrary
         values = (1 + counts.clamp(min=1).log()) * self.idf[ids] * source.real
         words = ids < self.num_words
         for part in (words, ~words):
@@ -35,8 +35,9 @@ class NgramWeights(nn.Module):
 
     @torch.no_grad()
     def measure(self, parts: Sequence[Padded]) -> "SparseTable":
-        """idf = log((1 + N) / (1 + df)) + 1, where df of these N texts have the n-gram; returns the table of them."""
-        df, num_texts = torch.zeros(len(self.idf)), sum(len(part) for part in parts)
+        """Set idf = log((1 + N) / (1 + df)) + 1, where df of these N texts have the n-gram; return their table."""
+        df = torch.zeros(len(self.idf))
+        num_texts = sum(len(part) for part in parts)
         for part in parts:
             df += torch.bincount(part.values[..., 0][part.real], minlength=len(df))
         self.idf.copy_(((1 + num_texts) / (1 + df.double())).log() + 1)
@@ -48,22 +49,22 @@ class NgramWeights(nn.Module):
 
 @dataclass(frozen=True)
 class SparseTable:
-    """A table in which nearly all is zero: row r holds `values` at the columns `ids`, from offset r to the next.
+    """A sparse matrix X: row r has `values` at the columns `ids`, from its offset to the next.
 
-    X W is a weighted sum of a few rows of W for each row; so is Xᵀ G, with the table turned round.
+    X W is a weighted sum of a few rows of W for each row; so is Xᵀ G, with the transposed table.
     """
 
     ids: Int[Tensor, " M"]
     offsets: Int[Tensor, " N"]
-    values: Float[Tensor, " M"] | None = None  # all 1 where there are none
+    values: Float[Tensor, " M"] | None = None  # None means that all are 1
 
     def times(self, weight: Float[Tensor, "V K"]) -> Float[Tensor, "N K"]:
         return F.embedding_bag(
             self.ids, weight, self.offsets, mode="sum", per_sample_weights=self.values
         )
 
-    def turned(self, num_columns: int) -> "SparseTable":
-        """The table with rows and columns exchanged."""
+    def transposed(self, num_columns: int) -> "SparseTable":
+        """Return the transposed table."""
         ends = torch.cat([self.offsets[1:], self.offsets.new_tensor([len(self.ids)])])
         rows = torch.repeat_interleave(torch.arange(len(self.offsets)), ends - self.offsets)
         order = torch.argsort(self.ids, stable=True)

@@ -124,13 +124,13 @@ class TransformerEncoder(BlockStack):
             or real.all()
         ):
             x, penalty = self.run(x, lambda depth, x: blocks[depth % len(blocks)](x, real), real)
-            return remembered(source, x, penalty)
+            return encoder_memory(source, x, penalty)
         # nobody looks at the padding: no work on it
         packed, _ = self.run(
             x[real][None], lambda depth, x: blocks[depth].without_padding(x, real), real
         )
         x[real] = packed[0]
-        return remembered(source, x)
+        return encoder_memory(source, x)
 
 
 class TransformerDecoder(FeatureDecoder, BlockStack):
@@ -212,7 +212,7 @@ def segment_numbers(source: Padded) -> PositionIds | None:
     return ends.cumsum(1) - ends
 
 
-def remembered(source: Padded, x: Vectors, penalty: Tensor | None = None) -> Memory:
+def encoder_memory(source: Padded, x: Vectors, penalty: Tensor | None = None) -> Memory:
     """The states of an encoder as memory, with their mean as summary."""
     states = source.with_values(x).masked()
     summary = mean_pool(states.values, states.real)

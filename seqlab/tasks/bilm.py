@@ -14,7 +14,7 @@ from seqlab.data.store import TokenStore
 from seqlab.errors import UsageError
 from seqlab.layers.inputs import Embedding
 from seqlab.models.build import build_head
-from seqlab.models.elmo import BidirectionalLanguageModel, TwoReaders
+from seqlab.models.elmo import BidirectionalLanguageModel, BidirectionalReaders
 from seqlab.recipe import Recipe, StackConfig
 from seqlab.tasks.baselines import NGRAM_TOKENS, ngram_baselines
 from seqlab.tasks.examples import Examples, of_examples, read_sources, text_loss
@@ -37,7 +37,7 @@ def _check(recipe: Recipe) -> None:
 def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     stack = cast(StackConfig, recipe.model.encoder)
     embedding = Embedding(len(codec.source_tokenizer), stack.size, name="bilm")
-    readers = TwoReaders(
+    readers = BidirectionalReaders(
         embedding, stack, entering=recipe.model.entrance_dropout, dropout=recipe.model.dropout
     )
     return BidirectionalLanguageModel(readers, build_head(recipe, readers.embedding, stack.size))

@@ -188,7 +188,7 @@ def _learner(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -
         fit_smoothing(smoothing, series_of(corpus.codec), windows)
         # computing all means now in large batches is faster than computing those of each step later
         for rows in windows.in_order(budget=BUDGET):
-            smoothing.remembered_means(windows.batch(rows))
+            smoothing.cached_means(windows.batch(rows))
     cast(Forecaster, network).start_simple(windows.batch(first_rows))
     return gradient_learner(recipe, network, corpus, world)
 

@@ -17,7 +17,7 @@ from seqlab.models.exponential_smoothing import (
     LINEAR,
     NAMES,
     SmoothingForecaster,
-    rows_read,
+    max_history,
 )
 from seqlab.padded import Batch
 from seqlab.recipe import Recipe, SmoothingConfig
@@ -101,7 +101,7 @@ def fit_smoothing(
     model.shift.copy_(
         torch.tensor([mean / deviation for mean, deviation in scale], dtype=torch.float64)
     )
-    model.remembered.clear()
+    model.cache.clear()
     backtest = _backtest(windows, source.season)
     observed = backtest.batch.require("source").scored.sum(1)
     positive = _positive(model, backtest.batch)
@@ -141,7 +141,7 @@ def _form_weights(errors: Float[Tensor, "C M"]) -> Float[Tensor, "C M"]:
 
 def _backtest(windows: Windows, season: int) -> Backtest:
     """Choose origins from the first third, or from two seasons in a short series, to the last row but one."""
-    batch = windows.whole(most=max(rows_read(season), windows.history))
+    batch = windows.whole(most=max(max_history(season), windows.history))
     observed = batch.require("source").scored
     num_before = observed.long().cumsum(1)
     total = observed.sum(1)

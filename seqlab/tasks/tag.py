@@ -19,7 +19,7 @@ from seqlab.data.vector_files import read_vectors
 from seqlab.errors import UsageError
 from seqlab.layers.linear import Head
 from seqlab.models.build import build_encoder
-from seqlab.models.classifier import Measurer, Tagger
+from seqlab.models.classifier import PositionRegressor, Tagger
 from seqlab.models.outputs import AngleOutput, PointOutput
 from seqlab.padded import Padded
 from seqlab.recipe import NUMBERS, Recipe
@@ -88,7 +88,7 @@ def _build(recipe: Recipe, codec: Codec) -> nn.Module:
     target = codec.target
     if isinstance(target, NumberTarget):
         output = AngleOutput() if target.angles else PointOutput(recipe.forecast.level)
-        return Measurer(encoder, output, target.scale)
+        return PositionRegressor(encoder, output, target.scale)
     return Tagger(encoder, Head(encoder.output_size, len(labels_in(codec))))
 
 

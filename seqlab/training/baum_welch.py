@@ -188,5 +188,5 @@ def _log_emissions(model: HMM, batch: _Rows) -> Trellis | Float[Tensor, "V N"]:
     """log p(x_t | z_t) of each position, or of each symbol and of none; -inf where the label is another."""
     if batch.symbols is not None:
         return pad(model.log_b(torch.arange(int(batch.observed.values.max()) + 1)), (0, 0, 0, 1))
-    log_b = batch.observed.spread(model.log_b(batch.observed.values, batch.observed.present))
+    log_b = batch.observed.scatter(model.log_b(batch.observed.values, batch.observed.present))
     return log_b if batch.forbidden is None else log_b.masked_fill(batch.forbidden, -math.inf)

@@ -167,7 +167,7 @@ class LogisticRegression:
     def __init__(
         self, table: SparseTable | DenseTable, labels: Int[Tensor, " N"], num_features: int
     ) -> None:
-        self.table, self.turned = table, table.turned(num_features)
+        self.table, self.transposed = table, table.transposed(num_features)
         self.labels, self.num_scored = labels, len(labels)
 
     @torch.no_grad()
@@ -177,4 +177,4 @@ class LogisticRegression:
         loss = -float(log_p.gather(1, self.labels[:, None]).double().mean())
         surplus = log_p.exp_().scatter_add_(1, self.labels[:, None], -torch.ones_like(log_p[:, :1]))
         surplus /= max(1, self.num_scored)
-        return loss, [self.turned.times(surplus), surplus.sum(0)]
+        return loss, [self.transposed.times(surplus), surplus.sum(0)]

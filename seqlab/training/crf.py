@@ -30,7 +30,7 @@ class CRFProblem:
         there = ids > 0
         counts = there.sum(1)
         self.table = SparseTable(ids[there], counts.cumsum(0) - counts)
-        self.turned = self.table.turned(num_features)
+        self.transposed = self.table.transposed(num_features)
         self.labels = labels
         self.num_scored = len(ids)
 
@@ -59,7 +59,7 @@ class CRFProblem:
         n = max(1, self.num_scored)
         flat_surplus = (torch.cat(surplus) / n).float()
         gradients = [
-            self.turned.times(flat_surplus),
+            self.transposed.times(flat_surplus),
             flat_surplus.sum(0),
             *((edge / n).float() for edge in edges),
         ]

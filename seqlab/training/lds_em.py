@@ -10,7 +10,7 @@ from operator import add
 import torch
 
 from seqlab.machine import release_memory, state_lock
-from seqlab.models.forecaster import LDSForecaster, evidence_of
+from seqlab.models.forecaster import LDSForecaster, history_of
 from seqlab.models.lds import LDS, cycle, local_level, local_linear_trend
 from seqlab.padded import Batch, Padded
 from seqlab.recipe import LDSConfig, TrainConfig
@@ -44,7 +44,7 @@ class LDSLearner(Learner):
             LDS(**{name: tensor.clone() for name, tensor in system.tensors().items()})
             for system in model.systems
         ]
-        rows = (evidence_of(series, torch.tensor([i])) for i in range(len(self.starts)))
+        rows = (history_of(series, torch.tensor([i])) for i in range(len(self.starts)))
         self.evidence = [
             s.evidence(row, inputs) for s, (row, inputs) in zip(self.starts, rows, strict=True)
         ]

@@ -8,7 +8,7 @@ import torch
 from seqlab.codecs.codec import Codec, padded
 from seqlab.codecs.text import TextSource, TextTarget
 from seqlab.layers.tap import listening
-from seqlab.models.build import LOUD, embedding_of
+from seqlab.models.build import LM_EMBEDDING_DEVIATION, embedding_of
 from seqlab.models.interface import Memory
 from seqlab.padded import Batch
 from seqlab.randomness import Dropout, noise
@@ -72,7 +72,7 @@ class TestLoudStart:
 
     def test_a_recurrent_language_model_hears_its_tokens(self):
         assert self.loudness(model("lm", decoder=LSTM, embedding=64)) == pytest.approx(
-            LOUD, rel=0.15
+            LM_EMBEDDING_DEVIATION, rel=0.15
         )
 
     def test_where_the_table_also_gives_the_logits_it_begins_softly(self):

@@ -3,7 +3,7 @@ import torch
 from seqlab.models.image_encoders import (
     ConvolutionalEncoder,
     GlimpseEncoder,
-    Pictures,
+    PictureInputs,
     grid_positions,
     jittered,
     patches,
@@ -98,7 +98,9 @@ def test_patches_go_from_left_to_right_and_down():
 
 
 def test_pixels_are_scaled_by_colour_and_what_lies_below_the_picture_is_not_seen():
-    layer = Pictures([10.0, 20.0] * 2, [2.0, 4.0] * 2, ImageConfig(height=2, width=2, channels=3))
+    layer = PictureInputs(
+        [10.0, 20.0] * 2, [2.0, 4.0] * 2, ImageConfig(height=2, width=2, channels=3)
+    )
     rows = torch.tensor([[[12, 24, 8, 16], [10, 20, 14, 28], [99, 99, 99, 99]]], dtype=torch.uint8)
     layer.settings = layer.settings.model_copy(
         update={"channels": 2}
@@ -109,7 +111,7 @@ def test_pixels_are_scaled_by_colour_and_what_lies_below_the_picture_is_not_seen
 
 
 def test_patches_are_as_many_positions_as_there_are():
-    layer = Pictures([0.0] * 6, [1.0] * 6, ImageConfig(height=4, width=6, channels=1, patch=2))
+    layer = PictureInputs([0.0] * 6, [1.0] * 6, ImageConfig(height=4, width=6, channels=1, patch=2))
     seen = layer(Padded(pictures(3).flatten(2), torch.tensor([4, 4, 4])))
     assert seen.values.shape == (3, 6, 4)
     assert seen.lengths.tolist() == [6, 6, 6]

@@ -10,7 +10,7 @@ from seqlab.layers.linear import Head
 from seqlab.layers.pooling import Pooling
 from seqlab.layers.stack import recurrent_stack
 from seqlab.models.classifier import Tagger
-from seqlab.models.elmo import BidirectionalLanguageModel, ElmoInputs, TwoReaders
+from seqlab.models.elmo import BidirectionalLanguageModel, BidirectionalReaders, ElmoInputs
 from seqlab.models.masked import MaskedLanguageModel
 from seqlab.models.recurrent import RecurrentEncoder
 from seqlab.models.transformer import segment_numbers
@@ -28,7 +28,9 @@ ROWS = [[10, 11, 12, 13, 14], [20, 21], [], [30]]
 @pytest.fixture
 def readers():
     torch.manual_seed(0)
-    return TwoReaders(Embedding(V, D, name="bilm"), STACK, entering=0.0, dropout=0.0).double()
+    return BidirectionalReaders(
+        Embedding(V, D, name="bilm"), STACK, entering=0.0, dropout=0.0
+    ).double()
 
 
 @pytest.fixture

@@ -108,11 +108,11 @@ def test_a_linear_map_is_fitted_without_a_season(tmp_path):
 def test_means_of_a_window_are_cached(trained):
     model = lab.load(trained[0].model.path).bundle.model
     batch = trained[0].model.some_batch(trained[1])
-    first = model.remembered_means(batch)
+    first = model.cached_means(batch)
     assert torch.allclose(first.double(), model.means(batch), atol=1e-6)
-    count = len(model.remembered)
-    assert torch.equal(model.remembered_means(batch), first)
-    assert len(model.remembered) == count
+    count = len(model.cache)
+    assert torch.equal(model.cached_means(batch), first)
+    assert len(model.cache) == count
 
 
 class TestRunsOfOrigins:
