@@ -46,7 +46,7 @@ class NeighbourEncoder(nn.Module):
         return Memory(len(source), Padded(states, torch.full((len(states),), states.shape[1])))
 
     def cosines(self, source: Padded) -> Float[Tensor, "B N"]:
-        """Return the cosine of each source with each training source: the mean of those of word and character n-grams."""
+        """Return the cosine of each source with each training source: of words and characters together."""
         table = SparseTable(self.ids, self.offsets, self.values)
         ids, values = (each.split(ROWS_AT_ONCE) for each in self.ngrams(source))
         return torch.cat([self._cosines(table, *both) for both in zip(ids, values, strict=True)])

@@ -157,7 +157,7 @@ class DenseTable:
     def times(self, weight: Float[Tensor, "V K"]) -> Float[Tensor, "N K"]:
         return self.values @ weight
 
-    def turned(self, num_columns: int) -> "DenseTable":
+    def transposed(self, num_columns: int) -> "DenseTable":
         return DenseTable(self.values.T)
 
 
