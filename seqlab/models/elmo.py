@@ -1,4 +1,4 @@
-"""ELMo (S19): two language models that read from both ends, and their layers as features for something else."""
+"""ELMo (S19): a forward and a backward language model, and their layers as features of other models."""
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from seqlab.types import State, Vector, Vectors
 
 
 class BidirectionalReaders(nn.Module):
-    """One embedding under a stack that reads forward and one that reads backward; neither sees the other."""
+    """A forward stack and an independent backward stack over the same embedding."""
 
     def __init__(
         self, embedding: Embedding, stack: StackConfig, *, entering: float, dropout: float
@@ -32,20 +32,18 @@ class BidirectionalReaders(nn.Module):
         self.num_layers, self.size = stack.layers + 1, 2 * stack.size
 
     def read(self, stack: CausalStack, framed: Padded) -> list[Tensor]:
-        """What each layer makes of all tokens but the last, the embedding first."""
+        """Return the embeddings of all tokens but the last, and the outputs of each layer for them."""
         x = self.dropout(self.embedding(framed.values[:, :-1]))
-        state, each, depths = (
-            stack.start(len(framed)),
-            len(stack.state_sizes) // len(stack.layers),
-            [x],
-        )
+        state = stack.start(len(framed))
+        parts = len(stack.state_sizes) // len(stack.layers)  # of the state of one layer
+        depths = [x]
         for depth, layer in enumerate(stack.layers):
-            x, _ = layer(x, state[depth * each : (depth + 1) * each])
+            x, _ = layer(x, state[depth * parts : (depth + 1) * parts])
             depths.append(x)
         return depths
 
     def layers(self, source: Padded) -> Float[Tensor, "L B T D"]:
-        """For each word what each layer knows once it has read it, from the left beside from the right."""
+        """Return the states of each layer after each word, those of both directions concatenated."""
         both = add_ends(source)
         ahead = self.read(self.ahead, both)
         back = self.read(self.back, both.reversed())
@@ -58,14 +56,14 @@ class BidirectionalReaders(nn.Module):
 
 
 class BidirectionalLanguageModel(nn.Module):
-    """Predicts each token from all before it, and from all after it; both directions share embedding and head."""
+    """Predict each token from all before it, and from all after it; both directions share embedding and head."""
 
     def __init__(self, readers: BidirectionalReaders, head: Head) -> None:
         super().__init__()
         self.readers, self.head = readers, head
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
-        """The two directions stand one after the other in time."""
+        """Return the features of both directions, concatenated in time."""
         both = add_ends(batch.require("source"))
         ways = [(self.readers.ahead, both), (self.readers.back, both.reversed())]
         features = torch.cat([self.readers.read(stack, way)[-1] for stack, way in ways], dim=1)
@@ -76,12 +74,12 @@ class BidirectionalLanguageModel(nn.Module):
         )
 
     def vectors(self, source: Padded) -> Vector:
-        """One vector for each row: the mean over its tokens of what the last layers know."""
+        """Return one vector for each row: the mean of the last layers over its tokens."""
         return mean_pool(self.readers.layers(source)[-1], source.real)
 
 
 class ElmoInputs(nn.Module):
-    """Other inputs beside the mixed layers (E66) of a language model that stays as it was trained."""
+    """Other inputs, concatenated with the mixed layers (E66) of a frozen language model."""
 
     def __init__(self, inputs: Inputs, readers: BidirectionalReaders) -> None:
         super().__init__()
@@ -94,7 +92,7 @@ class ElmoInputs(nn.Module):
         ids = ids_of(source)
         if ids is None:
             raise ValueError(
-                "the language model under ELMo inputs reads tokens, and this source has none"
+                "ELMo inputs need a source of tokens, and this one consists of vectors"
             )
         layers = self.readers.layers(source.with_values(ids))
         return torch.cat(
@@ -104,8 +102,9 @@ class ElmoInputs(nn.Module):
 
 
 def add_ends(source: Padded) -> Padded:
-    """Each row between SOS and EOS."""
-    rows, ends = len(source), (source.lengths + 1)[:, None]
+    """Return each row between SOS and EOS."""
+    rows = len(source)
+    ends = (source.lengths + 1)[:, None]
     values = torch.nn.functional.pad(source.values, (1, 1))
     values[:, 0] = SOS
     return Padded(values.scatter(1, ends, EOS) if rows else values, source.lengths + 2)

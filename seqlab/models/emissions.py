@@ -1,8 +1,8 @@
-"""What each of the N states of a hidden Markov model emits: symbols, or vectors with perhaps some features missing.
+"""Emissions of the N states of a hidden Markov model: symbols, or vectors whose features may be missing.
 
-Emissions work on positions side by side (P of them): those that carry a value. `present` marks which features of each
-vector were measured; the others are integrated out, so nothing is ever filled in, and what lies there is not read.
-Their `counts` are the expected sufficient statistics of EM, which add up over batches; `maximise` is the M step.
+Emissions read the P observed positions of a batch. `present` marks the observed features of each vector; the others are
+integrated out, so that no value is imputed, and their values are ignored. `counts` are the expected sufficient
+statistics of EM, which are summed over batches; `maximise` is the M step.
 """
 
 import math
@@ -25,7 +25,7 @@ Means = Float[Tensor, "N D"]
 PerState = Float[Tensor, "P N"]
 Floor = Float[Tensor, " D"] | None
 PseudoCounts = float | Float[Tensor, "..."]
-_ALIVE = 1e-30  # a state with fewer expected visits than this keeps its parameters
+_MIN_COUNT = 1e-30  # a state with a smaller expected count keeps its parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Categorical:
 
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian:
-    """p(x_t | z_t = j) = Π_d N(x_td; μ_jd, σ²_jd), over the features that are present."""
+    """p(x_t | z_t = j) = Π_d N(x_td; μ_jd, σ²_jd), over the observed features."""
 
     means: Means
     variances: Means
@@ -60,45 +60,46 @@ class DiagonalGaussian:
         constant = (
             log_normal.sum(1) if present is None else present.to(log_normal.dtype) @ log_normal.mT
         )
-        apart = self._apart(values, present)
-        distance = [d.square() @ v.reciprocal() for d, v in zip(apart, self.variances, strict=True)]
+        deviations = self._deviations(values, present)
+        distance = [
+            d.square() @ v.reciprocal() for d, v in zip(deviations, self.variances, strict=True)
+        ]
         return -0.5 * (torch.stack(distance, 1) + constant)
 
     def counts(self, values: Points, present: PresentHere, gamma: PerState) -> Counts:
-        """Σ γ, Σ γ (x - μ) and Σ γ (x - μ)², of each feature where it is present."""
-        there = (
+        """Return Σ γ, Σ γ (x - μ) and Σ γ (x - μ)² of each feature over the positions where it is observed."""
+        is_present = (
             torch.ones_like(values, dtype=gamma.dtype)
             if present is None
             else present.to(gamma.dtype)
         )
-        sums = [
-            (g @ d, g @ d.square())
-            for g, d in zip(gamma.mT, self._apart(values, present), strict=True)
-        ]
+        deviations = self._deviations(values, present)
+        sums = [(g @ d, g @ d.square()) for g, d in zip(gamma.mT, deviations, strict=True)]
         return (
-            gamma.mT @ there,
+            gamma.mT @ is_present,
             torch.stack([first for first, _ in sums]),
             torch.stack([second for _, second in sums]),
         )
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "DiagonalGaussian":
         total, first, second = counts
-        alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
+        is_used = total > _MIN_COUNT
+        total = total.clamp(min=_MIN_COUNT)
         variances = second / total - (first / total).square()
         variances = variances if floor is None else variances.maximum(floor)
-        means = torch.where(alive, self.means + first / total, self.means)
-        return DiagonalGaussian(means, torch.where(alive, variances, self.variances))
+        means = torch.where(is_used, self.means + first / total, self.means)
+        return DiagonalGaussian(means, torch.where(is_used, variances, self.variances))
 
-    def _apart(self, values: Tensor, present: Tensor | None) -> Iterator[Tensor]:
-        """x - μ_j state by state, 0 where absent; all states at once would not fit into memory for long series."""
+    def _deviations(self, values: Tensor, present: Tensor | None) -> Iterator[Tensor]:
+        """Yield x - μ_j for one state after another, to limit the memory; 0 at missing features."""
         for mean in self.means:
-            apart = values.to(mean.dtype) - mean
-            yield apart if present is None else apart.masked_fill_(~present, 0.0)
+            deviation = values.to(mean.dtype) - mean
+            yield deviation if present is None else deviation.masked_fill_(~present, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class FullGaussian:
-    """p(x_t | z_t = j) = N(x_t; μ_j, Σ_j); of a vector with gaps, the marginal over what is present."""
+    """p(x_t | z_t = j) = N(x_t; μ_j, Σ_j); with missing features, the marginal of the observed ones."""
 
     means: Means
     covariances: Float[Tensor, "N D D"]
@@ -120,35 +121,35 @@ class FullGaussian:
         return log_p
 
     def counts(self, values: Points, present: PresentHere, gamma: PerState) -> Counts:
-        """Σ γ, Σ γ E[x - μ] and Σ γ E[(x - μ)(x - μ)ᵀ], expected over what is absent given what is present."""
+        """Return Σ γ, Σ γ E[x - μ] and Σ γ E[(x - μ)(x - μ)ᵀ], with missing features expected given the observed."""
         first, second = torch.zeros_like(self.means), torch.zeros_like(self.covariances)
         for where, observed, absent in _patterns(values, present):
             x = values[where][:, observed].to(self.means.dtype)
             for j, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
-                weight, apart = gamma[where, j], x.new_zeros(len(x), len(mean))
-                across = covariance[observed][:, absent]
-                slope = torch.cholesky_solve(
-                    across, torch.linalg.cholesky(covariance[observed][:, observed])
-                )
-                apart[:, observed] = x - mean[observed]
-                apart[:, absent] = apart[:, observed] @ slope
-                first[j] += weight @ apart
-                second[j] += apart.mT @ (weight[:, None] * apart)
-                second[j, absent[:, None], absent] += weight.sum() * (
-                    covariance[absent][:, absent] - across.mT @ slope
-                )
+                weight = gamma[where, j]
+                deviation = x.new_zeros(len(x), len(mean))
+                cross = covariance[observed][:, absent]
+                factor = torch.linalg.cholesky(covariance[observed][:, observed])
+                slope = torch.cholesky_solve(cross, factor)
+                deviation[:, observed] = x - mean[observed]
+                deviation[:, absent] = deviation[:, observed] @ slope
+                conditional = covariance[absent][:, absent] - cross.mT @ slope
+                first[j] += weight @ deviation
+                second[j] += deviation.mT @ (weight[:, None] * deviation)
+                second[j, absent[:, None], absent] += weight.sum() * conditional
         return gamma.sum(0)[:, None], first, second
 
     def maximise(self, counts: Counts, *, pseudo: PseudoCounts, floor: Floor) -> "FullGaussian":
         total, first, second = counts
-        alive, total = total > _ALIVE, total.clamp(min=_ALIVE)
+        is_used = total > _MIN_COUNT
+        total = total.clamp(min=_MIN_COUNT)
         shift = first / total
         covariances = second / total[..., None] - shift[:, :, None] * shift[:, None]
         covariances = covariances if floor is None else at_least(covariances, floor)
         covariances = torch.where(
-            alive[..., None], (covariances + covariances.mT) / 2, self.covariances
+            is_used[..., None], (covariances + covariances.mT) / 2, self.covariances
         )
-        return FullGaussian(torch.where(alive, self.means + shift, self.means), covariances)
+        return FullGaussian(torch.where(is_used, self.means + shift, self.means), covariances)
 
 
 Emissions = Categorical | DiagonalGaussian | FullGaussian
@@ -157,14 +158,13 @@ Emissions = Categorical | DiagonalGaussian | FullGaussian
 def _patterns(
     values: Tensor, present: Tensor | None
 ) -> Iterator[tuple[Tensor | slice, Tensor, Tensor]]:
-    """Positions with the same gaps together: where they are, which features are seen, and which are gone."""
+    """Yield groups of positions with the same missing features: positions, observed features, missing features."""
     features = torch.arange(values.shape[1])
     if present is None:
         yield slice(None), features, features[:0]
         return
-    codes = (present * mix(features, 0)).sum(
-        -1
-    )  # sixty-three random bits: sorting numbers is quicker than rows
+    # a hash of 63 bits for each pattern, because sorting numbers is faster than sorting rows
+    codes = (present * mix(features, 0)).sum(-1)
     for code in codes.unique():
         where = (codes == code).nonzero().squeeze(1)
         pattern = present[where[0]]
@@ -174,22 +174,23 @@ def _patterns(
 def at_least(
     covariances: Float[Tensor, "*rows D D"], floor: Float[Tensor, " D"]
 ) -> Float[Tensor, "*rows D D"]:
-    """No direction keeps less variance than diag(floor) gives it: of all Σ that obey this, the likeliest."""
+    """Return the likeliest Σ with Σ ≥ diag(floor): in no direction is the variance smaller than that of the floor."""
     unit = floor.sqrt()[:, None] * floor.sqrt()
     values, vectors = torch.linalg.eigh(covariances / unit)
     return (vectors * values.clamp(min=1.0)[..., None, :]) @ vectors.mT * unit
 
 
 def distributions(name: str, rows: Distributions) -> Distributions:
-    """The rows, each made to sum to one where rounding on the way (float32, text) has left it a little off."""
+    """Check that rows are distributions; sums that are slightly off by rounding (float32, text) are normalised."""
     if not (rows >= 0).all():
         raise DataError(
-            f"{name}: a probability is negative or not a number", hint="look at how it was made."
+            f"{name}: a probability is negative or not a number",
+            hint="check how these probabilities were computed.",
         )
     wrong = float((rows.sum(-1) - 1).abs().max())
     if wrong > 1e-4:
         raise DataError(
-            f"{name}: a row is {wrong:.2g} away from summing to one",
+            f"{name}: the sum of a row differs from 1 by {wrong:.2g}",
             hint="divide each row by its sum.",
         )
     return rows / rows.sum(-1, keepdim=True) if wrong > 64 * torch.finfo(rows.dtype).eps else rows

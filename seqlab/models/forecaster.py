@@ -1,7 +1,7 @@
-"""Series to series, real-valued (S12): windows of the past to distributions of the values to come.
+"""Forecasters (S12): from windows of the past to distributions of future values.
 
-Each variable's window is a row of its own, and all variables share the weights (channel independence: Nie et al. 2023,
-PatchTST; Lin et al. 2023, SegRNN). Row r is variable r % C of its table. What is missing is a zero with an indicator.
+Each variable's window is a separate row, and all variables share the weights (channel independence: Nie et al. 2023,
+PatchTST; Lin et al. 2023, SegRNN). Row r is variable r % C of its table. Missing values are zeros with an indicator.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from seqlab.layers.tap import tap
 from seqlab.models.exponential_smoothing import SmoothingForecaster
 from seqlab.models.interface import Encoder, Reading, frozen
 from seqlab.models.lds import LDS
-from seqlab.models.outputs import GaussianOutput, Spread
+from seqlab.models.outputs import GaussianOutput, IntervalOutput
 from seqlab.models.seq2seq import sum_penalties
 from seqlab.models.simple_forecasts import SimpleForecasts, simple_forecasts
 from seqlab.padded import Batch, Padded
 from seqlab.randomness import Dropout
 from seqlab.types import FlatIds, Mask, PerPosition, RowIds, Scalar, State, Summary, Vectors
 
-Ahead = Float[Tensor, "B K P"]
+Parameters = Float[Tensor, "B K P"]
 
 MIN_DEVIATION = 0.05  # of a window, relative to that of the training part
 COVARIATE_UNITS = 32
@@ -33,19 +33,19 @@ ROWS_AT_ONCE = (
 
 
 class Forecaster(nn.Module):
-    """Patches of a window into any encoder, its pooled states to all steps ahead at once.
+    """Encode the patches of a window, and predict all steps of the horizon from the pooled states.
 
-    With `scale_windows` each window is brought to mean 0 and deviation 1 by what was seen of it, and the forecast back
-    to where it was (Kim et al. 2022). What is known of each step ahead joins its forecast through a small layer. With
-    `simple`, all of this is added to a learnt mix of simple forecasts, or to what exponential smoothing says. To the
-    latter only a share is added, once the training is over: the mean of two forecasts is more often right than either.
+    With `scale_windows`, each window is standardised, and the forecast is scaled back (Kim et al. 2022). Covariates of
+    the future steps enter through a small layer. With `simple`, the output is added to a learnt mean of simple
+    forecasts, or to exponential smoothing. In the latter case it is multiplied by a share that is fitted after the
+    training, because the mean of two forecasts is usually better than either.
     """
 
     def __init__(
         self,
         encoder: Encoder,
         pooling: Pooling,
-        output: Spread,
+        output: IntervalOutput,
         *,
         patch: int,
         look_back: int,
@@ -59,15 +59,13 @@ class Forecaster(nn.Module):
         super().__init__()
         self.simple = simple
         self.encoder, self.pooling, self.output, self.head = encoder, pooling, output, nn.Identity()
-        self.patch, self.look_back, self.horizon, self.scale_windows = (
-            patch,
-            look_back,
-            horizon,
-            scale_windows,
-        )
+        self.patch = patch
+        self.look_back = look_back
+        self.horizon = horizon
+        self.scale_windows = scale_windows
         self.dropout = Dropout(dropout, name="pooling")
         self.ahead = nn.Linear(pooling.output_size, horizon * output.size)
-        if simple is not None:  # at first nothing is added to the simple forecasts
+        if simple is not None:  # so that the first forecasts are the simple ones
             nn.init.zeros_(self.ahead.weight)
             nn.init.zeros_(self.ahead.bias)
         sizes = (num_covariates, pooling.output_size, num_variables, output.size)
@@ -76,8 +74,8 @@ class Forecaster(nn.Module):
         shares = isinstance(simple, SmoothingForecaster)
         self.share = frozen(torch.ones(())) if shares else None
 
-    def distribution(self, batch: Batch) -> Ahead:
-        """The parameters of each value to come, before calibration."""
+    def distribution(self, batch: Batch) -> Parameters:
+        """Return the distribution parameters of each future value, before calibration."""
         return self._read(batch)[0]
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
@@ -86,35 +84,33 @@ class Forecaster(nn.Module):
 
     @torch.no_grad()
     def start_simple(self, batch: Batch) -> None:
-        """Weigh the simple forecasts by their errors in these windows."""
-        if not isinstance(self.simple, SimpleForecasts) or bool(
-            self.simple.preference.any()
-        ):  # learnt before
+        """Set the weights of the simple forecasts from their errors in these windows, unless they are learnt."""
+        if not isinstance(self.simple, SimpleForecasts) or bool(self.simple.preference.any()):
             return
-        window, target = self._window(batch), batch.require("target")
+        window = self._window(batch)
+        target = batch.require("target")
         centre, spread = self._scale(window)
         values = torch.where(window.scored, (window.values - centre) / spread, 0.0)
         rules = simple_forecasts(values, window.scored, self.simple.season, self.horizon)
-        apart = (rules - ((target.values - centre) / spread)[..., None]).abs() * spread[..., None]
+        errors = (rules - ((target.values - centre) / spread)[..., None]).abs() * spread[..., None]
         count = target.scored.sum().clamp(min=1)
-        self.simple.start(torch.where(target.scored[..., None], apart, 0.0).sum((0, 1)) / count)
+        self.simple.start(torch.where(target.scored[..., None], errors, 0.0).sum((0, 1)) / count)
 
     def _window(self, batch: Batch) -> Padded:
-        """What the network reads; exponential smoothing reads what was before it, too."""
+        """Return the last `look_back` values; exponential smoothing also reads earlier ones."""
         source = batch.require("source")
         values = source.values[:, -self.look_back :]
         observed = None if source.observed is None else source.observed[:, -self.look_back :]
         return Padded(values, torch.full_like(source.lengths, values.shape[1]), observed)
 
     def _scale(self, window: Padded) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
-        """What each window is centred at and divided by."""
+        """Return the mean and the deviation by which each window is standardised."""
         if self.scale_windows:
             return window_scale(window.values, window.scored)
-        return window.values.new_zeros(len(window.values), 1), window.values.new_ones(
-            len(window.values), 1
-        )
+        zeros = window.values.new_zeros(len(window.values), 1)
+        return zeros, torch.ones_like(zeros)
 
-    def _read(self, batch: Batch) -> tuple[Ahead, Scalar | None]:
+    def _read(self, batch: Batch) -> tuple[Parameters, Scalar | None]:
         window = self._window(batch)
         values, observed = window.values.to(self.ahead.weight.dtype), window.scored
         centre, spread = self._scale(window.with_values(values))
@@ -147,7 +143,7 @@ class Forecaster(nn.Module):
 
 
 class CovariateEffect(nn.Module):
-    """What the known values of each step ahead change about it, given what was read and which variable it is."""
+    """The effect of the covariates of a future step on its forecast, given the window and the variable."""
 
     def __init__(
         self, num_covariates: int, size: int, num_variables: int, num_outputs: int
@@ -159,12 +155,12 @@ class CovariateEffect(nn.Module):
         self.effect = nn.Linear(COVARIATE_UNITS, num_outputs, bias=False)
 
     def forward(self, covariates: Float[Tensor, "B K X"], read: Summary, rows: RowIds) -> Tensor:
-        about = self.context(read) + self.variable[rows % len(self.variable)]
-        return self.effect(gelu(self.known(covariates) + about[:, None]))
+        context = self.context(read) + self.variable[rows % len(self.variable)]
+        return self.effect(gelu(self.known(covariates) + context[:, None]))
 
 
 class LDSForecaster(nn.Module):
-    """A linear dynamical system for each variable (S2): the filter reads the window (E14) and goes on unseeing."""
+    """A linear dynamical system for each variable (S2): the filter reads the window (E14) and predicts the future."""
 
     def __init__(self, start: LDS, *, num_variables: int, horizon: int, level: float) -> None:
         super().__init__()
@@ -179,7 +175,7 @@ class LDSForecaster(nn.Module):
 
     @property
     def systems(self) -> list[LDS]:
-        """Each variable's system."""
+        """Return the system of each variable."""
         count = len(self.tables["transition"])
         return [
             LDS(**{name: table[i] for name, table in self.tables.items()}) for i in range(count)
@@ -187,22 +183,21 @@ class LDSForecaster(nn.Module):
 
     @torch.no_grad()
     def learn(self, systems: Sequence[LDS]) -> None:
-        """Take these systems, one for each variable."""
+        """Set the systems, one for each variable."""
         for name, table in self.tables.items():
             table.copy_(torch.stack([system.tensors()[name] for system in systems]))
 
     @torch.no_grad()
-    def distribution(self, batch: Batch) -> Ahead:
+    def distribution(self, batch: Batch) -> Parameters:
         systems = self.systems
         parameters = torch.zeros(len(batch), self.horizon, 2)
         for place, system in enumerate(systems):
             for rows in (batch.rows % len(systems) == place).nonzero()[:, 0].split(ROWS_AT_ONCE):
                 if len(rows):
                     history, inputs = history_of(batch, rows)
-                    ahead = system.forecast(history, self.horizon, inputs=inputs)
-                    parameters[rows] = torch.cat(
-                        [ahead.mean, ahead.covariance[..., 0].sqrt()], dim=-1
-                    ).float()
+                    future = system.forecast(history, self.horizon, inputs=inputs)
+                    deviation = future.covariance[..., 0].sqrt()
+                    parameters[rows] = torch.cat([future.mean, deviation], dim=-1).float()
         return parameters
 
     def read_batch(self, batch: Batch, carried: State = ()) -> Reading:
@@ -210,18 +205,17 @@ class LDSForecaster(nn.Module):
 
 
 def smoothing_of(model: nn.Module) -> SmoothingForecaster | None:
-    """The exponential smoothing that a model is, or begins with."""
+    """Return the exponential smoothing of a model, or None if it has none."""
     part = model.simple if isinstance(model, Forecaster) else model
     return part if isinstance(part, SmoothingForecaster) else None
 
 
-Forecasts = (
-    Forecaster | LDSForecaster | SmoothingForecaster
-)  # whose `widths` are what calibration found at each step
+# their `widths` are the calibrated factors of the interval at each step
+Forecasts = Forecaster | LDSForecaster | SmoothingForecaster
 
 
 def history_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T X"] | None]:
-    """Rows of a batch as a system wants them: what was seen, and the inputs that drive it."""
+    """Return rows of a batch as arguments of a system: the history and the inputs."""
     window = batch.require("source").rows_at(rows)
     inputs = None if batch.covariates is None else batch.covariates.values[rows].double()
     return window.with_values(window.values.double()), inputs
@@ -230,7 +224,7 @@ def history_of(batch: Batch, rows: FlatIds) -> tuple[Padded, Float[Tensor, "N T 
 def window_scale(
     values: PerPosition, observed: Mask
 ) -> tuple[Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
-    """Mean and deviation of what was observed of each window; where that is nothing, 0 and 1."""
+    """Return mean and deviation of the observed values of each window; 0 and 1 if there are none."""
     count = observed.sum(1, keepdim=True)
     centre = torch.where(observed, values, 0.0).sum(1, keepdim=True) / count.clamp(min=1)
     variance = torch.where(observed, values - centre, 0.0).square().sum(
@@ -240,6 +234,6 @@ def window_scale(
 
 
 def patches(columns: Vectors, size: int) -> Padded:
-    """Every `size` steps as one position; before the first whole patch, zeros."""
+    """Join every `size` steps into one position, with zeros before the first whole patch."""
     whole = pad(columns, (0, 0, -columns.shape[1] % size, 0))
     return Padded.full(whole.unflatten(1, (-1, size)).flatten(2))

@@ -1,7 +1,7 @@
-"""The hidden Markov model: where it starts, where it goes, and what each of its N states emits (S1).
+"""The hidden Markov model: initial distribution, transitions, and the emissions of each of its N states (S1).
 
-As a network it is a tagger whose states are labels, or a language model's decoder. Its parameters have no gradient:
-counting or EM finds them. They are saved and loaded as all others are.
+It is used as a tagger whose states are labels, or as the decoder of a language model. Its parameters are estimated by
+counting or EM, without gradients, and are saved and loaded like all others.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ from seqlab.types import PerRow, PositionIds, State, Vectors
 
 @dataclass(frozen=True, eq=False)
 class ObservedSteps:
-    """The positions of a batch that carry a value, step after step: what emissions work on."""
+    """The observed positions of a batch, in the order of time steps, as emissions read them."""
 
     where: Bool[Tensor, "T B"]
     values: Shaped[Tensor, "P *F"]
@@ -49,10 +49,11 @@ class ObservedSteps:
 
     @classmethod
     def of(cls, observations: Padded) -> "ObservedSteps":
-        where, observed = observations.scored.mT, observations.observed
-        present = (
-            None if observed is None or observed.dim() == 2 else observed.transpose(0, 1)[where]
-        )
+        where = observations.scored.mT
+        observed = observations.observed
+        present = None
+        if observed is not None and observed.dim() > 2:
+            present = observed.transpose(0, 1)[where]
         return cls(where, observations.values.transpose(0, 1)[where], present)
 
     def gather(self, x: Trellis) -> PerState:
@@ -61,7 +62,7 @@ class ObservedSteps:
         )
 
     def scatter(self, x: PerState) -> Trellis:
-        """Back to their places, with zeros elsewhere: as log-likelihoods, nothing observed."""
+        """Return values of observed positions in the shape of the batch, with zeros (log 1) elsewhere."""
         if len(x) == self.where.numel():
             return x.unflatten(0, self.where.shape).transpose(0, 1)
         steps = x.new_zeros(*self.where.shape, x.shape[1])
@@ -70,7 +71,7 @@ class ObservedSteps:
 
 @dataclass(frozen=True, eq=False)
 class HMM:
-    """π, A and the emissions, which several states may share: of K rows of emissions, state s has row s mod K."""
+    """π, A and the emissions. States may share emissions: with K rows of emissions, state s has row s mod K."""
 
     initial: Initial
     transitions: Moves
@@ -86,15 +87,15 @@ class HMM:
 
     @property
     def num_rows(self) -> int:
-        """How many different things states emit."""
+        """Return the number of different emission distributions."""
         return len(next(iter(vars(self.emissions).values())))
 
     def folded(self, belief: Distributions) -> Float[Tensor, "*rows K"]:
-        """The belief in each row of the emissions, whichever of its states it comes from."""
+        """Return the belief in each row of emissions, summed over the states that share it."""
         return belief.unflatten(-1, (-1, self.num_rows)).sum(-2)
 
     def log_prior(self, first: PseudoCounts, moves: PseudoCounts, emitted: PseudoCounts) -> float:
-        """Σ pseudo log θ over what is possible: what pseudo-counts add to the log-likelihood that EM climbs."""
+        """Return Σ pseudo log θ over nonzero θ: what pseudo-counts add to the objective of EM."""
         total = 0.0
         for name, pseudo in {
             "initial": first,
@@ -106,36 +107,36 @@ class HMM:
         return total
 
     def log_b(self, values: Shaped[Tensor, "P *F"], present: PresentHere = None) -> PerState:
-        """log p(x_t | z_t) of each state."""
+        """Return log p(x_t | z_t) of each state."""
         return self.emissions.log_likelihood(values, present).repeat(
             1, self.num_states // self.num_rows
         )
 
     def log_emissions(self, observations: Padded) -> Trellis:
-        """The same of rows; 0 at pads and where nothing was observed."""
+        """Return log p(x_t | z_t) of each row and state; 0 at pads and missing values."""
         observed = ObservedSteps.of(observations)
         return observed.scatter(self.log_b(observed.values, observed.present))
 
     def posterior(self, observations: Padded) -> Posterior:
-        """E9: the belief about each position once the whole row is known, and how likely each row is."""
+        """E9: return the posterior of each position given the whole row, and the likelihood of each row."""
         return posterior(
             self.initial, self.transitions, self.log_emissions(observations), observations.lengths
         )
 
     def viterbi(self, observations: Padded) -> tuple[PositionIds, PerRow]:
-        """E10: the likeliest path of each row, and its log-probability together with the observations."""
+        """E10: return the likeliest path of each row, and its joint log-probability with the observations."""
         return hmm.viterbi(
             self.initial, self.transitions, self.log_emissions(observations), observations.lengths
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything there is to save, by name."""
+        """Return all tensors by name."""
         emitted = {f"emissions.{name}": tensor for name, tensor in vars(self.emissions).items()}
         return {"initial": self.initial, "transitions": self.transitions, **emitted}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> "HMM":
-        """The inverse of `tensors`: the names tell what kind of emissions they are."""
+        """Build the model from its tensors; their names show the kind of emissions."""
         emitted = {
             name.removeprefix("emissions."): x
             for name, x in tensors.items()
@@ -150,7 +151,7 @@ class HMM:
         return cls(tensors["initial"], tensors["transitions"], kind(**emitted))
 
 
-_CELLS = 1 << 22  # numbers in the largest tensor of a reading
+_MAX_CELLS = 1 << 22  # numbers in the largest tensor of a forward pass
 
 
 class Probabilities(nn.Module):
@@ -170,10 +171,10 @@ class Probabilities(nn.Module):
 
 
 class HMMTagger(EncoderModel):
-    """One label for each position: how likely each is given the whole row (E9), and the likeliest path (E10).
+    """One label for each position: the posterior of each label (E9), and the likeliest path (E10).
 
-    Without `path`, the likeliest label at each position is taken: more of them are right where the emissions say little
-    and labels stay for long, as the best path then hardly ever moves.
+    Without `path`, it takes the likeliest label at each position. That is more accurate if emissions are uninformative
+    and labels persist, because the best path then rarely changes its label.
     """
 
     def __init__(self, hmm: HMM, *, path: bool = True) -> None:
@@ -181,7 +182,7 @@ class HMMTagger(EncoderModel):
         self.hmm, self.path = Probabilities(hmm), path
 
     def encoder(self, source: Padded) -> Memory:
-        """What it makes of a source: the posterior over labels at each position, and at the last."""
+        """Return the posterior over labels at each position, with that of the last as summary."""
         hmm = self.hmm.model
         gamma = _by_rows(hmm, source, lambda part: hmm.folded(hmm.posterior(part).gamma))
         gamma = tap("encoder.posterior", gamma)
@@ -198,7 +199,7 @@ class HMMTagger(EncoderModel):
         return Reading(self.features(batch.require("source")), batch.require("target"))
 
     def decode(self, source: Padded) -> PositionIds:
-        """The labels of the likeliest path, or the likeliest labels."""
+        """Return the labels of the likeliest path, or the likeliest label of each position."""
         hmm = self.hmm.model
         if not self.path:
             return self.features(source).argmax(-1)
@@ -206,9 +207,9 @@ class HMMTagger(EncoderModel):
 
 
 class HMMDecoder(FeatureDecoder):
-    """The state is the belief about the next state of the chain, before its token is seen: E6, then E5.
+    """The decoder state is the belief about the next hidden state, before its token is read: E6, then E5.
 
-    The token `first` begins a sequence: nothing is observed, and the belief is the initial one again.
+    The token `first` starts a sequence: it is no observation, and resets the belief to the initial distribution.
     """
 
     def __init__(self, hmm: HMM, *, first: int) -> None:
@@ -219,12 +220,14 @@ class HMMDecoder(FeatureDecoder):
         return (), (self.hmm.initial.expand(memory.rows, -1),)
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
-        belief, beliefs = state[0], [state[0]]
-        begins = tokens == self.first
+        belief = state[0]
+        beliefs = [belief]
+        starts = tokens == self.first
         for t, b in enumerate(self.hmm.emissions["probabilities"].mT[tokens].unbind(1)):
-            posterior, c = condition(belief, b)  # what is impossible says nothing
+            posterior, c = condition(belief, b)
+            # an impossible token does not change the belief
             belief = predict(torch.where(c > 0, posterior, belief), self.hmm.transitions)
-            belief = torch.where(begins[:, t, None], self.hmm.initial, belief)
+            belief = torch.where(starts[:, t, None], self.hmm.initial, belief)
             beliefs.append(belief)
         return Read(tap("decoder.belief", torch.stack(beliefs, 1)[:, 1:]), (belief,))
 
@@ -234,17 +237,17 @@ class HMMDecoder(FeatureDecoder):
 
 
 def label_chain(initial: Float[Tensor, " K"], moves: Moves, emissions: Emissions) -> HMM:
-    """The model of labels that remembers the last one, or by moves p(w | u, v) the last two."""
+    """Return the model whose states are labels, or pairs of labels if the transitions are p(w | u, v)."""
     return HMM(initial if moves.dim() == 2 else first_pairs(initial), moves, emissions)
 
 
 def first_pairs(initial: Float[Tensor, " K"]) -> Initial:
-    """The first label as a pair: before it there is none."""
+    """Return the initial distribution over pairs of labels: no label, then the first one."""
     return torch.cat([initial, initial.new_zeros(len(initial) ** 2)])
 
 
 def _by_rows(hmm: HMM, source: Padded, work: Callable[[Padded], Tensor]) -> Tensor:
-    """A few rows at a time, so that many states do not take all the memory; rows know nothing of each other."""
-    most = max(1, _CELLS // (hmm.num_states * max(source.values.shape[1], hmm.num_rows)))
+    """Apply a function to a few rows at a time, to limit the memory; rows are independent."""
+    most = max(1, _MAX_CELLS // (hmm.num_states * max(source.values.shape[1], hmm.num_rows)))
     parts = zip(source.values.split(most), source.lengths.split(most), strict=True)
     return torch.cat([work(Padded(values, lengths)) for values, lengths in parts])

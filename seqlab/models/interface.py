@@ -1,4 +1,4 @@
-"""What models are to the rest of the package: to training a reading with its gold, to the search a decoder."""
+"""The interfaces of models: `SequenceModel` for training, `Encoder`, and `Decoder` for the search."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,11 +24,10 @@ Scorer = Callable[[Tensor], Tensor]  # features (..., D) to logits (..., V)
 
 @dataclass(frozen=True)
 class Memory:
-    """What an encoder leaves for a decoder: how many rows, the states of each, and one summary of each.
+    """The output of an encoder: the number of rows, and the states and a summary of each.
 
-    `penalty` is what the loss adds for how the encoder worked: the ponder cost of a Universal Transformer. `grid` is
-    how the states lie in a picture, row by row: so many rows, so many columns. `tokens` are those of the source, where
-    it is made of tokens.
+    `penalty` is added to the loss, such as the ponder cost of a Universal Transformer. `grid` is the number of rows and
+    columns of the states in a picture. `tokens` are those of the source, if it consists of tokens.
     """
 
     rows: int
@@ -39,26 +38,26 @@ class Memory:
     tokens: PositionIds | None = None
 
     def require_states(self) -> Padded:
-        """The states, for whoever cannot do without."""
+        """Return the states; raise an error if there are none."""
         if self.states is None:
             raise ValueError("this memory has no states: no source was encoded")
         return self.states
 
     def require_summary(self) -> Summary:
-        """The summary, for whoever cannot do without."""
+        """Return the summary; raise an error if there is none."""
         if self.summary is None:
             raise ValueError("this memory has no summary: no source was encoded")
         return self.summary
 
     def require_tokens(self) -> PositionIds:
-        """The source's tokens, for whoever copies them."""
+        """Return the tokens of the source; raise an error if there are none."""
         if self.tokens is None:
-            raise ValueError("this memory has no tokens: its source is not made of them")
+            raise ValueError("this memory has no tokens: its source consists of vectors")
         return self.tokens
 
 
 class Read(NamedTuple):
-    """What a decoder makes of the tokens it read: features for its head, its state, and perhaps a penalty."""
+    """The output of a decoder for the tokens it read: features for its head, its state, and an optional penalty."""
 
     features: Vectors
     state: State
@@ -67,11 +66,11 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model saw in a batch: features at each position where something is to be predicted, and what.
+    """The output of a model for a batch: features at each position, and the gold values to predict there.
 
-    The model's `head` turns features into logits; it is applied by whoever needs them, at the positions that count.
-    Where that is a real number, `output` says what a prediction of it costs; without one, logits are of classes.
-    `carried` is the state in which the next chunk of the same streams begins; `penalty` is added to the summed loss.
+    The model's `head` turns features into logits; the caller applies it only at the positions that count. If the gold
+    values are real numbers, `output` has their loss; else the logits are those of classes. `carried` is the initial
+    state of the next chunk of the same streams; `penalty` is added to the summed loss.
     """
 
     features: Vectors
@@ -82,19 +81,19 @@ class Reading:
 
 
 def one_label(batch: Batch) -> Padded:
-    """The label of each row as a sequence of length one."""
+    """Return the label of each row as a sequence of length one."""
     target = batch.require("target")
     return Padded(target.values[:, :1], target.lengths)
 
 
-def frozen(start: Tensor) -> nn.Parameter:
-    """Numbers that are saved with a model, and that no gradient changes: counting, EM or calibration finds them."""
-    return nn.Parameter(start, requires_grad=False)
+def frozen(values: Tensor) -> nn.Parameter:
+    """Return a parameter without gradient, which is set by counting, EM or calibration, and saved with the model."""
+    return nn.Parameter(values, requires_grad=False)
 
 
 @runtime_checkable
 class SequenceModel(Protocol):
-    """What training and evaluation need of a model."""
+    """The interface of a model for training and evaluation."""
 
     def read_batch(self, batch: Batch, carried: State) -> Reading: ...
 
@@ -112,10 +111,10 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class Decoder(Protocol):
-    """What the search needs: something that starts, reads, steps, and whose state can be put in another order.
+    """The interface of a decoder for the search.
 
-    The context is what is computed once per source row; the state is what changes from token to token.
-    Law: `read` equals `step` repeated.
+    The context is computed once per source row; the state changes from token to token, and its rows can be reordered.
+    Law: `read` equals repeated `step`.
     """
 
     def start(self, memory: Memory) -> tuple[State, State]: ...
@@ -130,13 +129,13 @@ class Decoder(Protocol):
 @runtime_checkable
 class Quick(Protocol):
     def quick(self) -> Decoder:
-        """The same decoder for one search, faster; a state that was stepped from is used up."""
+        """Return an equal but faster decoder for one search; it may overwrite a state that it steps from."""
         ...
 
 
 @runtime_checkable
 class TrainableDecoder(Decoder, Protocol):
-    """A decoder that training can read a target with: what the head is given, at all positions at once."""
+    """A decoder that computes the features of all positions of a target at once, for training."""
 
     @property
     def head(self) -> Scorer: ...

@@ -1,8 +1,7 @@
-"""The linear dynamical system: a hidden state that moves linearly and is seen through noise (S2).
+"""The linear dynamical system: a hidden state with linear dynamics and noisy observations (S2).
 
-Built by hand, from the structures below (a level, a trend, seasons, a moving target; `+` puts them together), or fitted
-by `seqlab.training.kalman_em`. The positions, and the entries of vectors, that `Padded` calls missing are integrated
-out: nothing is ever filled in, and what lies there is not read.
+It is built from the structures below (a level, a trend, seasons, a moving target; `+` combines them), or fitted by
+`seqlab.training.kalman_em`. Missing positions and missing entries of vectors are integrated out, never imputed.
 """
 
 import math
@@ -22,12 +21,11 @@ from seqlab.randomness import mix, uniform
 from seqlab.types import Entries, HiddenStates, HiddenVector, Mask, Square, Vectors
 
 Inputs = Float[Tensor, "B T_x X"] | None
-DIFFUSE_VARIANCE = 1e6
-"""The variance of a start about which nothing is known, for data in units near one."""
+DIFFUSE_VARIANCE = 1e6  # of an unknown initial state, for data with a scale of about one
 
 
 class PredictedObservations(NamedTuple):
-    """The Gaussian of each observation to come."""
+    """The Gaussian of each future observation."""
 
     mean: Float[Tensor, "B K D"]
     covariance: Float[Tensor, "B K D D"]
@@ -56,51 +54,47 @@ class LDS:
             if (actual := tuple(getattr(self, name).shape)) != shape:
                 raise DataError(
                     f"{name} has the shape {actual}; with {size} states and {width} values a step it must be {shape}",
-                    hint="a matrix has a row for each number that it gives and a column for each that it takes.",
+                    hint="a matrix has a row for each output and a column for each input.",
                 )
         for name in squares:
             _check_covariance(name, getattr(self, name))
 
     @property
     def system(self) -> System:
-        """The same in the lectures' letters."""
-        return System(*vars(self).values())  # whose fields stand in the same order
+        """Return the parameters in the letters of the lectures."""
+        return System(*vars(self).values())  # both have the same order of fields
 
     def filter(self, observations: Padded, inputs: Inputs = None) -> Filtered:
-        """E14: each state given the past, before and after its own observation; E68: each row's log-likelihood."""
+        """E14: return each state given the past, before and after its own observation; E68: the log-likelihoods."""
         return kalman_filter(self.system, self.evidence(observations, inputs))
 
     def smooth(self, observations: Padded, inputs: Inputs = None) -> Smoothed:
-        """E15: each state given the whole row."""
+        """E15: return each state given the whole row."""
         evidence = self.evidence(observations, inputs)
         return rts_smoother(self.system, kalman_filter(self.system, evidence), evidence.real)
 
     def forecast(
         self, history: Padded, horizon: int, inputs: Inputs = None
     ) -> PredictedObservations:
-        """The next observations of each row: the filter goes on where nothing is seen.
+        """Return the distribution of the next observations of each row.
 
-        Inputs, where the system has them, go on for `horizon` steps after each row's own end.
+        Inputs, if the system has them, must continue for `horizon` steps after the end of each row.
         """
         evidence = self.evidence(history, inputs, ahead=horizon)
         filtered = kalman_filter(self.system, evidence)
-        rows, steps = (
-            torch.arange(len(history))[:, None],
-            history.lengths[:, None] + torch.arange(horizon),
-        )
-        mean, spread = (
-            filtered.predicted_mean[rows, steps],
-            filtered.predicted_covariance[rows, steps],
-        )
-        observed = self.observation
+        rows = torch.arange(len(history))[:, None]
+        steps = history.lengths[:, None] + torch.arange(horizon)
+        mean = filtered.predicted_mean[rows, steps]
+        covariance = filtered.predicted_covariance[rows, steps]
+        W_hy = self.observation
         return PredictedObservations(
-            mean @ observed.mT, observed @ spread @ observed.mT + self.observation_noise
+            mean @ W_hy.mT, W_hy @ covariance @ W_hy.mT + self.observation_noise
         )
 
     def sample(
         self, num: int, length: int, *, seed: int, inputs: Inputs = None
     ) -> tuple[HiddenStates, Padded]:
-        """States and observations, keyed by (seed, row, step): a row is the same in any number and to any length."""
+        """Sample states and observations, keyed by (seed, row, step): a row does not depend on `num` and `length`."""
         width, size = self.observation.shape
         keys = mix(torch.arange(num), seed)[:, None, None] + torch.arange(
             length * (size + width)
@@ -118,7 +112,7 @@ class LDS:
         return states, Padded.full(values)
 
     def __add__(self, other: "LDS") -> "LDS":
-        """Two systems side by side, of which the sum is seen: a trend plus seasons."""
+        """Return the system whose observations are the sum of those of two, such as a trend plus seasons."""
         both = (self, other)
         width = max(0 if part.input_matrix is None else part.input_matrix.shape[1] for part in both)
         drives = [
@@ -142,22 +136,20 @@ class LDS:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything there is to save, by name."""
+        """Return all tensors by name."""
         return {name: tensor for name, tensor in vars(self).items() if tensor is not None}
 
     def evidence(self, observations: Padded, inputs: Inputs = None, *, ahead: int = 0) -> Evidence:
-        """Rows as the equations want them, followed by `ahead` steps at which nothing is seen."""
+        """Return rows as arguments of the equations, followed by `ahead` steps without observations."""
         values, observed = measured(observations)
         if values.shape[2] != len(self.observation):
             actual, needed = values.shape[2], len(self.observation)
             raise DataError(
-                f"{actual} values a step, where the system has {needed}",
-                hint="choose other columns.",
+                f"the rows have {actual} values a step, the system has {needed}",
+                hint="choose as many columns as the system has.",
             )
         if len(values) == 0 or values.shape[1] + ahead == 0:
-            raise DataError(
-                "there is nothing to read: all rows are empty", hint="give a row with a value."
-            )
+            raise DataError("all rows are empty", hint="give at least one row with a value.")
         if wrong := (observed & ~values.isfinite()).nonzero().tolist():
             row, step, _ = wrong[0]
             raise DataError(
@@ -170,24 +162,26 @@ class LDS:
         return Evidence(values, real, observed, self._known(inputs, real))
 
     def _known(self, inputs: Inputs, real: Mask) -> Inputs:
-        """The inputs, of which none may be missing."""
+        """Return the inputs, with zeros at pads; raise an error if one is missing."""
         if (inputs is None) != (self.input_matrix is None):
             raise DataError(
-                "inputs without an input matrix, or the reverse", hint="give both, or neither."
+                "there are inputs without an input matrix, or the reverse",
+                hint="give both, or neither.",
             )
         if inputs is None:
             return None
         if inputs.shape[:2] != real.shape or not inputs[real].isfinite().all():
             actual = "x".join(map(str, inputs.shape[:2]))
+            needed = "x".join(map(str, real.shape))
             raise DataError(
-                f"inputs for {actual} rows and steps, where {'x'.join(map(str, real.shape))} must be known",
-                hint="an input cannot be missing; for a forecast they run on to its end.",
+                f"the inputs must be known for {needed} rows and steps, and are for {actual}",
+                hint="give inputs without missing values, for a forecast up to its last step.",
             )
         return inputs.to(self.transition.dtype).masked_fill(~real[..., None], 0.0)
 
 
 def measured(observations: Padded) -> tuple[Vectors, Entries]:
-    """The vector of each step, of plain numbers a vector of one; and which of its entries were measured."""
+    """Return the vector of each step, of size one for plain numbers, and the mask of its observed entries."""
     values, observed = observations.values, observations.observed
     values = values if values.dim() == 3 else values[..., None]
     scored = observations.scored[..., None].expand(values.shape)
@@ -195,27 +189,26 @@ def measured(observations: Padded) -> tuple[Vectors, Entries]:
 
 
 def normal(keys: Int[Tensor, "..."], *more: int) -> Float[Tensor, "..."]:
-    """A standard normal number for each key."""
+    """Return a standard normal number for each key."""
     return torch.special.ndtri(uniform(keys, *more).clamp(min=2.0**-54))
 
 
 def local_level(*, level: float, noise: float) -> LDS:
-    """A level that wanders, with variance `level` a step, seen with variance `noise`."""
+    """Return a random walk with variance `level` a step, observed with variance `noise`."""
     return _structure(_matrix([[1.0]]), _matrix([[level]]), noise)
 
 
 def local_linear_trend(*, level: float, slope: float, noise: float) -> LDS:
-    """A level that rises by a slope; both wander, with their own variances a step."""
-    transition, process_noise = (
-        _matrix([[1.0, 1.0], [0.0, 1.0]]),
-        _matrix([[level, 0.0], [0.0, slope]]),
-    )
+    """Return a level that rises by a slope; both are random walks with their own variances a step."""
+    transition = _matrix([[1.0, 1.0], [0.0, 1.0]])
+    process_noise = _matrix([[level, 0.0], [0.0, slope]])
     return _structure(transition, process_noise, noise)
 
 
 def cycle(period: float, *, wander: float, noise: float = 0.0) -> LDS:
-    """A wave: two states that turn once in a period, and wander with variance `wander` a step (Harvey 1989)."""
-    cos, sin = math.cos(2 * math.pi / period), math.sin(2 * math.pi / period)
+    """Return a wave: two states that rotate once in a period, with noise of variance `wander` a step (Harvey 1989)."""
+    cos = math.cos(2 * math.pi / period)
+    sin = math.sin(2 * math.pi / period)
     process_noise = wander * torch.eye(2, dtype=torch.float64)
     return _structure(_matrix([[cos, sin], [-sin, cos]]), process_noise, noise)
 
@@ -228,9 +221,9 @@ def constant_velocity(
     noise: float,
     initial_variance: float = DIFFUSE_VARIANCE,
 ) -> LDS:
-    """A target that keeps its velocity but for white acceleration, its place seen every `dt` (C25).
+    """Return a target with constant velocity plus white acceleration, whose position is observed every `dt` (C25).
 
-    The states are place and velocity of each dimension in turn; each is driven by a dt [[dt²/3, dt/2], [dt/2, 1]].
+    The states are position and velocity of each dimension; their noise covariance is a dt [[dt²/3, dt/2], [dt/2, 1]].
     """
     drift = acceleration * dt * _matrix([[dt * dt / 3, dt / 2], [dt / 2, 1.0]])
     one = _structure(_matrix([[1.0, dt], [0.0, 1.0]]), drift, noise, initial_variance)
@@ -248,7 +241,7 @@ def _structure(
     noise: float,
     initial_variance: float = DIFFUSE_VARIANCE,
 ) -> LDS:
-    """A system of which the first state is seen, and whose start is unknown."""
+    """Return a system whose first state is observed, with a diffuse initial state."""
     eye = torch.eye(len(transition), dtype=torch.float64)
     start = torch.zeros(len(transition), dtype=torch.float64)
     return LDS(
@@ -265,6 +258,6 @@ def _check_covariance(name: str, matrix: Square) -> None:
     symmetric = matrix.isfinite().all() and float((matrix - matrix.mT).abs().max()) <= slack
     if not symmetric or float(torch.linalg.eigvalsh(matrix)[0]) < -slack:
         raise DataError(
-            f"{name} is no covariance: it must be finite and symmetric, without a negative eigenvalue",
-            hint="a matrix A gives one as A times its own transpose.",
+            f"{name} is not a covariance: it must be finite and symmetric, without negative eigenvalues",
+            hint="the product of a matrix and its transpose is one.",
         )

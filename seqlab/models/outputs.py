@@ -1,4 +1,4 @@
-"""What a model of real numbers says about each: a Gaussian, quantiles, or a point whose spread others measure (S12)."""
+"""Output distributions of models of real numbers: a Gaussian, quantiles, a point, or an angle (S12)."""
 
 from statistics import NormalDist
 
@@ -18,7 +18,7 @@ from seqlab.equations.regression import (
 
 Parameters = Float[Tensor, "*N P"]
 
-MIN_SCALE = 1e-3  # the smallest deviation, in units of the window's: a density has no limit, and a loss must have one
+MIN_SCALE = 1e-3  # the smallest deviation, relative to that of the window, so that the loss has a lower bound
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
 
@@ -26,13 +26,13 @@ class GaussianOutput:
     """E67: a mean and a deviation."""
 
     size = 2
-    middle = 0  # the place of the raw number that says where the middle is
+    middle = 0  # the index of the raw number for the mean
 
     def __init__(self, level: float) -> None:
         self.reach = NormalDist().inv_cdf((1 + level) / 2)
 
     def place(self, raw: Tensor, centre: Tensor, spread: Tensor) -> Parameters:
-        """The parameters in the unit of the data: what is said in units of `spread`, seen from `centre`."""
+        """Convert raw numbers, in units of `spread` around `centre`, to parameters in the unit of the data."""
         scale = spread * (softplus(raw[..., 1]) + MIN_SCALE)
         return torch.stack([centre + spread * raw[..., 0], scale], dim=-1)
 
@@ -40,16 +40,16 @@ class GaussianOutput:
         return gaussian_loss(gold, *parameters.unbind(-1))
 
     def mean(self, parameters: Parameters) -> Numbers:
-        """The one number to name, if it must be one."""
+        """Return the point prediction."""
         return parameters[..., 0]
 
     def band(self, parameters: Parameters) -> tuple[Numbers, Numbers]:
-        """Between these two the value falls with the probability that was asked for, if the distribution is right."""
+        """Return the limits of the prediction interval of the requested level."""
         mean, scale = parameters.unbind(-1)
         return mean - self.reach * scale, mean + self.reach * scale
 
     def widened(self, parameters: Parameters, factor: Tensor) -> Parameters:
-        """The same around the same middle, so many times as wide."""
+        """Return the distribution with the same centre and its width multiplied by a factor."""
         mean, scale = parameters.unbind(-1)
         return torch.stack([mean, factor * scale], dim=-1)
 
@@ -58,7 +58,7 @@ class GaussianOutput:
 
 
 class PointOutput(GaussianOutput):
-    """One number, by its squared error; the deviation is the window's own, until calibration measures a better one."""
+    """A point prediction with squared error; its deviation is that of the window, until it is calibrated."""
 
     size = 1
 
@@ -71,7 +71,7 @@ class PointOutput(GaussianOutput):
 
 
 class QuantileOutput:
-    """Quantiles, each by its pinball loss: no shape is assumed. They never cross: each is a step above the last."""
+    """Quantiles with the pinball loss. They never cross, because each is the one below plus a positive step."""
 
     def __init__(self, level: float) -> None:
         low = round((1 - level) / 2, 6)
@@ -92,7 +92,7 @@ class QuantileOutput:
         return pinball_loss(gold, parameters, self._levels(parameters)).mean(-1)
 
     def mean(self, parameters: Parameters) -> Numbers:
-        """The median."""
+        """Return the median."""
         return parameters[..., self.places[1]]
 
     def band(self, parameters: Parameters) -> tuple[Numbers, Numbers]:
@@ -110,7 +110,7 @@ class QuantileOutput:
 
 
 class AngleOutput:
-    """A direction, as a point (x, y) of the plane; its angle is in degrees, and costs 1 - cos of how far it is off."""
+    """An angle in degrees, predicted as a point (x, y) of the plane; its loss is 1 - cos of the error."""
 
     size = 2
 
@@ -124,5 +124,5 @@ class AngleOutput:
         return torch.rad2deg(torch.atan2(parameters[..., 1], parameters[..., 0]))
 
 
-Spread = GaussianOutput | QuantileOutput  # says how sure it is
-Output = Spread | AngleOutput  # from `size` raw numbers to the parameters of a distribution
+IntervalOutput = GaussianOutput | QuantileOutput  # has a prediction interval
+Output = IntervalOutput | AngleOutput  # from `size` raw numbers to the parameters of a distribution

@@ -1,4 +1,4 @@
-"""The recurrent encoder (S3-S6), and the recurrent decoders without attention (S7, S13) and with it (S14)."""
+"""The recurrent encoder (S3-S6), and recurrent decoders without attention (S7, S13) and with it (S14)."""
 
 from typing import Literal
 
@@ -28,7 +28,7 @@ from seqlab.types import PositionIds, State, Summary
 
 
 class RecurrentEncoder(nn.Module):
-    """Vectors of tokens into a recurrent stack (S3-S6)."""
+    """A recurrent stack over the vectors of tokens (S3-S6)."""
 
     def __init__(
         self, inputs: Inputs, stack: CausalStack | BidirectionalStack, *, dropout: float
@@ -44,7 +44,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """The first state of a decoder, made from the summary of the source (S13): tanh(W c + b) for each part."""
+    """The initial state of a decoder from the summary of the source (S13): tanh(W c + b) for each part."""
 
     def __init__(self, summary_size: int, sizes: list[int]) -> None:
         super().__init__()
@@ -58,9 +58,9 @@ class Bridge(nn.Module):
 class RecurrentDecoder(FeatureDecoder):
     """A recurrent stack over the tokens so far, without attention.
 
-    With a bridge it begins where the source ended (S13), without one at zero (S7). With `reads_summary` the
-    source's summary is part of every input, h_t = phi(W_xh [x; y_{t-1}] + W_hh h_{t-1}) (E19), so that it need not
-    be remembered.
+    Its initial state comes from the source through a bridge (S13), or is zero without one (S7). With `reads_summary`,
+    the summary of the source is part of every input, h_t = phi(W_xh [x; y_{t-1}] + W_hh h_{t-1}) (E19), so that the
+    state need not store it.
     """
 
     def __init__(
@@ -93,20 +93,20 @@ class RecurrentDecoder(FeatureDecoder):
 
 ScoreKind = Literal["dot", "general", "additive", "scaled"]
 Queries = Float[Tensor, "R T Q"]
-Attended = tuple[Tensor, Tensor, State]  # features, where it looked, the state after
+Attended = tuple[Tensor, Tensor, State]  # features, attention weights, the next state
 
 
 class SourceAttention(nn.Module):
-    """Where in the source to look, given a state: E41-E44 for the score, then E38 and E39.
+    """Attention of a decoder state over the source: E41-E44 for the score, then E38 and E39.
 
-    The hypotheses of one source (R of all sources) stand side by side as queries to the same keys, which are computed
-    once for each source.
+    The hypotheses of one source (R of all sources together) are queries to the same keys, which are computed once for
+    each source.
     """
 
     def __init__(self, kind: ScoreKind, query_size: int, memory_size: int, *, name: str) -> None:
         super().__init__()
         self.kind, self.name = kind, name
-        # dot and scaled need both sides of one size; where they are not, the memory is projected once
+        # dot and scaled need queries and keys of one size; otherwise the memory is projected once
         projected = kind in ("general", "additive") or query_size != memory_size
         self.key = nn.Linear(memory_size, query_size, bias=False) if projected else nn.Identity()
         self.query = nn.Linear(query_size, query_size) if kind == "additive" else nn.Identity()
@@ -115,7 +115,7 @@ class SourceAttention(nn.Module):
         )
 
     def context(self, memory: Memory) -> State:
-        """What the queries of all steps share: keys, values, and which of them are real."""
+        """Return what all steps share: keys, values, and the mask of real positions."""
         states = memory.require_states()
         return self.keys(states.values), states.values, states.real
 
@@ -129,7 +129,7 @@ class SourceAttention(nn.Module):
         memory: Float[Tensor, "B S M"],
         visible: Bool[Tensor, "B S"],
     ) -> tuple[Float[Tensor, "R T M"], Float[Tensor, "R T S"]]:
-        """What each query gets, and where it looked for it."""
+        """Return the context vector and the weights of each query."""
         rows, length, size = query.shape
         query = tap(f"{self.name}.q", self.query(query.reshape(len(keys), -1, size)))
         if self.v is not None:
@@ -148,20 +148,20 @@ class SourceAttention(nn.Module):
     def bahdanau_step(
         self, stack: CausalStack, x: Tensor, context: State, state: State
     ) -> Attended:
-        """h_t = RNN([x; c_t], h_{t-1}), where h_{t-1} asks: [c_t; h_t], where it looked, and the state after."""
+        """h_t = RNN([x; c_t], h_{t-1}), where h_{t-1} is the query; return [c_t; h_t], the weights and the state."""
         c, weights = self(state[stack.top][:, None], *context)
         h, state = stack(torch.cat([x, c], dim=-1), state)
         return torch.cat([c, h], dim=-1), weights, state
 
 
 class AttentiveDecoder(FeatureDecoder):
-    """Which state asks, and where the answer goes:
+    """A recurrent decoder with attention. The wiring is one of:
 
-    bahdanau   the previous state asks; the context enters the recurrence          h_t = RNN([y; c_t], h_{t-1})
-    luong      the current state asks; the attention vector is what is read out    tanh(W_c [c_t; h_t]) (E40)
-    concat     the current state asks; both are read out as they are               [c_t; h_t]
+    bahdanau   the previous state is the query; the context enters the recurrence    h_t = RNN([y; c_t], h_{t-1})
+    luong      the current state is the query; the head reads the attention vector   tanh(W_c [c_t; h_t]) (E40)
+    concat     the current state is the query; the head reads context and state      [c_t; h_t]
 
-    With `feeding`, luong and concat give their result to the next step as well, as part of the state.
+    With `feeding`, the features of luong and concat are also an input of the next step, as part of the state.
     """
 
     def __init__(
@@ -195,8 +195,9 @@ class AttentiveDecoder(FeatureDecoder):
         return self.attention.context(memory), state
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
-        x, steps = self.dropout(self.embedding(tokens)), []
-        # where nothing that is attended to enters the recurrence, all steps at once
+        x = self.dropout(self.embedding(tokens))
+        steps = []
+        # if the context does not enter the recurrence, all steps are computed at once
         one_by_one = self.settings.feeding or self.settings.wiring == "bahdanau"
         for part in x.split(1, dim=1) if one_by_one else (x,):
             features, weights, state = self._read(part, context, state)
@@ -223,7 +224,11 @@ class AttentiveDecoder(FeatureDecoder):
 def attentive_sizes(
     settings: AttentionConfig, embedding: int, output: int, memory: int
 ) -> tuple[int, int]:
-    """How many features enter the recurrence, and how many the head is given."""
+    """Return the number of inputs of the recurrence, and the number of features that the head reads."""
     features = output if settings.wiring == "luong" else memory + output
-    attended = memory if settings.wiring == "bahdanau" else features if settings.feeding else 0
+    attended = 0
+    if settings.wiring == "bahdanau":
+        attended = memory
+    elif settings.feeding:
+        attended = features
     return embedding + attended, features

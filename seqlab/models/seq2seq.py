@@ -1,4 +1,4 @@
-"""Models that write sequences: from a source (S13-S16), or from nothing (S7); and what drives their decoders."""
+"""Models that generate sequences, from a source (S13-S16) or without one (S7), and functions of their decoders."""
 
 import zlib
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from seqlab.padded import Batch, Padded
 from seqlab.randomness import current_noise, uniform
 from seqlab.types import Logits, PositionIds, PositionLogits, RowIds, State, Vector
 
-RESTART_SHARE = 0.02  # the share of streams that begin anew with a chunk
+RESTART_SHARE = 0.02  # of the streams whose state is reset at the start of a chunk in training
 KEY = zlib.crc32(b"anew")
 
 
@@ -32,13 +32,13 @@ class EncoderModel(nn.Module):
     encoder: Callable[[Padded], Memory]
 
     def vectors(self, source: Padded) -> Vector:
-        """One vector for each row: the mean of what the encoder made of its positions."""
+        """Return one vector for each row: the mean of the encoder states."""
         states = self.encoder(source).require_states()
         return mean_pool(states.values, states.real)
 
 
 class Seq2Seq(EncoderModel):
-    """Sequence to sequence, unaligned: any encoder under any decoder."""
+    """An unaligned sequence-to-sequence model: any encoder with any decoder."""
 
     def __init__(self, encoder: Encoder, decoder: TrainableDecoder) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class LanguageModel(nn.Module):
         )
 
     def vectors(self, tokens: Padded) -> Vector:
-        """One vector for each row: the mean of the states after each of its tokens."""
+        """Return one vector for each row: the mean of the states after each token."""
         context, state = self.decoder.start(Memory(len(tokens)))
         return mean_pool(self.decoder.features(tokens.values, context, state).features, tokens.real)
 
@@ -79,7 +79,7 @@ class LanguageModel(nn.Module):
 
 
 class FeatureDecoder(nn.Module):
-    """What every decoder shares that is a head on features: it reads many tokens, or steps by one."""
+    """`read` and `step` of a decoder that computes features, followed by a head."""
 
     def read(
         self: TrainableDecoder, tokens: PositionIds, context: State, state: State
@@ -95,31 +95,32 @@ class FeatureDecoder(nn.Module):
 
 
 def _restart_some(carried: State, state: State) -> State:
-    """In training a few streams forget what came before.
+    """Reset the state of a few streams in training.
 
-    A recurrent network that begins with a state of its own only once an epoch may never learn to: its states settle
-    where training keeps them, and from a fresh start it can end up elsewhere, and stay there.
+    A recurrent network that starts from the initial state only once an epoch may not learn to do so, and generate badly
+    from there.
     """
-    drawn = current_noise()
-    if drawn is None or not carried:
+    noise = current_noise()
+    if noise is None or not carried:
         return carried
-    anew = uniform(drawn.rows, drawn.seed, drawn.step, KEY) < RESTART_SHARE
+    restarts = uniform(noise.rows, noise.seed, noise.step, KEY) < RESTART_SHARE
     return tuple(
-        torch.where(anew[:, None], begun, part)
+        torch.where(restarts[:, None], begun, part)
         if begun.shape == part.shape
-        else part  # what was read is no state
+        else part  # not a state
         for begun, part in zip(state, carried, strict=True)
     )
 
 
 def for_search(decoder: Decoder) -> Decoder:
-    """A decoder as a search should drive it."""
+    """Return the fast version of a decoder, if it has one."""
     return decoder.quick() if isinstance(decoder, Quick) else decoder
 
 
 def read_target(decoder: TrainableDecoder, target: Padded, context: State, state: State) -> Reading:
-    """Teacher forcing: all tokens but the last are read, all but the first are to be predicted."""
-    tokens, lengths = target.values, (target.lengths - 1).clamp(min=0)
+    """Teacher forcing: read all tokens but the last, to predict all but the first."""
+    tokens = target.values
+    lengths = (target.lengths - 1).clamp(min=0)
     read = decoder.features(tokens[:, :-1], context, state)
     observed = None if target.observed is None else target.observed[:, 1:]
     return Reading(
@@ -128,15 +129,17 @@ def read_target(decoder: TrainableDecoder, target: Padded, context: State, state
 
 
 def sum_penalties(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """Two penalties as one, where there are any."""
-    return other if one is None else one if other is None else one + other
+    """Return the sum of two penalties, each of which may be None."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 def for_each_hypothesis(part: Shaped[Tensor, "B *R"], rows: int) -> Shaped[Tensor, "R *R"]:
-    """A part of the context for `rows` hypotheses, which stand source by source."""
+    """Repeat a part of the context for each hypothesis of its source; `rows` is the number of all hypotheses."""
     return part if len(part) == rows else part.repeat_interleave(rows // len(part), dim=0)
 
 
 def reorder(state: State, rows: Int[Tensor, " K"]) -> State:
-    """The state of the rows that survived, in their new places."""
+    """Return the state of the selected rows, in their new order."""
     return tuple(part.index_select(0, rows) for part in state)

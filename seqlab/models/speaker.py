@@ -1,4 +1,4 @@
-"""Sequence to real vectors, unaligned (S30): an encoder, and a decoder that writes frames until it ends."""
+"""Sequence to real vectors, unaligned (S30): an encoder, and a decoder of frames that predicts its end."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,14 +15,14 @@ from seqlab.padded import Batch, Measured, Padded
 from seqlab.randomness import Dropout
 from seqlab.types import State, Vectors
 
-LEVEL = 0.8  # of the bands of a point output, which nobody asks for here
+LEVEL = 0.8  # of the intervals of a point output, which are not used here
 
 
 class Speaker(EncoderModel):
-    """At each step the last frame and what the source says enter a recurrent stack (Bahdanau's wiring, S14).
+    """At each step, a recurrent stack reads the last frame and the attention context (Bahdanau's wiring, S14).
 
-    What comes out says the next frame and how likely it is the last one. Frames are read, written and scored in
-    deviations from their mean over the training part.
+    From its output, the next frame and the probability that it is the last are predicted. Frames are standardised by
+    mean and deviation of the training part.
     """
 
     def __init__(
@@ -57,22 +57,20 @@ class Speaker(EncoderModel):
         endings = binary_cross_entropy_with_logits(
             self.ending(features)[..., 0], last.float(), reduction="none"
         )
-        penalty = (
-            self.width * endings[target.real].sum()
-        )  # an ending counts as much as a whole frame
+        penalty = self.width * endings[target.real].sum()  # the weight of a whole frame
         predicted = self.frame(features).flatten(1, 2)[..., None]
         return Reading(
             predicted, numbers, penalty=sum_penalties(memory.penalty, penalty), output=self.output
         )
 
     def start(self, memory: Memory) -> tuple[State, State]:
-        """What is computed once for each source, and the state before the first frame."""
+        """Return what is computed once for each source, and the state before the first frame."""
         return self.attention.context(memory), self.bridge(memory.require_summary())
 
     def features(
         self, frames: Vectors, context: State, state: State
     ) -> tuple[Float[Tensor, "B T F"], State]:
-        """What the next frame is predicted from, after each of these."""
+        """Return the features after each frame, from which the next one is predicted."""
         features = []
         for x in self.dropout(self.enter(frames).relu()).split(1, dim=1):
             step, _, state = self.attention.bahdanau_step(self.stack, x, context, state)
@@ -81,7 +79,7 @@ class Speaker(EncoderModel):
 
     @torch.inference_mode()
     def write(self, source: Padded, *, most: int) -> tuple[Padded, Bool[Tensor, " B"]]:
-        """Frame after frame until the ending is likelier than not, at most so many; and which rows ended so."""
+        """Generate frames until the end is likelier than not, at most `most`; also return which rows have ended."""
         context, state = self.start(self.encoder(source))
         frame = self.mean.new_zeros(len(source), 1, self.width)
         frames = list[Tensor]()

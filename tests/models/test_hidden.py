@@ -48,7 +48,7 @@ def tagger(order):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("cells", [1, 1 << 22])
 def test_posteriors_and_best_paths_are_those_of_the_joint_table(order, cells, monkeypatch):
-    monkeypatch.setattr(module, "_CELLS", cells)
+    monkeypatch.setattr(module, "_MAX_CELLS", cells)
     rows, model = [[0, 3, 1, 2], [2], [4, 4, 0]], tagger(order)
     source = Padded.from_rows(rows)
     posterior, best = model.features(source), model.decode(source)

@@ -215,7 +215,7 @@ def test_saving_and_loading_is_identity(kind):
 
 
 @pytest.mark.parametrize(
-    ("row", "message"), [([0.5, 0.4], "0.1 away from summing"), ([1.5, -0.5], "negative")]
+    ("row", "message"), [([0.5, 0.4], "differs from 1 by 0.1"), ([1.5, -0.5], "negative")]
 )
 def test_rows_that_are_no_distributions_are_refused(row, message):
     with pytest.raises(DataError, match=message):

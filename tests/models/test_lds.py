@@ -218,17 +218,19 @@ def test_only_empty_rows_can_be_forecast_but_not_filtered():
 
 def test_wrong_parts_are_named():
     system, y = a_system(), numbers(1, 4, 2)
-    with pytest.raises(DataError, match="observation_noise is no covariance"):
+    with pytest.raises(DataError, match="observation_noise is not a covariance"):
         replace(system, observation_noise=-system.observation_noise)
-    with pytest.raises(DataError, match="process_noise is no covariance"):
+    with pytest.raises(DataError, match="process_noise is not a covariance"):
         replace(system, process_noise=numbers(3, 3))
-    with pytest.raises(DataError, match="3 values a step, where the system has 2"):
+    with pytest.raises(DataError, match="the rows have 3 values a step, the system has 2"):
         system.filter(rows_of(numbers(1, 4, 3), 4))
     with pytest.raises(DataError, match="row 0, step 2: not a number"):
         system.filter(rows_of(y.index_fill(1, torch.tensor([2]), math.nan), 4))
     with pytest.raises(DataError, match="without an input matrix"):
         system.filter(rows_of(y, 4), numbers(1, 4, 1))
-    with pytest.raises(DataError, match="inputs for 1x4 rows and steps, where 1x6 must be known"):
+    with pytest.raises(
+        DataError, match="the inputs must be known for 1x6 rows and steps, and are for 1x4"
+    ):
         a_system(num_inputs=1).forecast(rows_of(y, 4), 2, numbers(1, 4, 1))
 
 
