@@ -86,9 +86,9 @@ class LDS:
         steps = history.lengths[:, None] + torch.arange(horizon)
         mean = filtered.predicted_mean[rows, steps]
         covariance = filtered.predicted_covariance[rows, steps]
-        W_hy = self.observation
+        readout = self.observation
         return PredictedObservations(
-            mean @ W_hy.mT, W_hy @ covariance @ W_hy.mT + self.observation_noise
+            mean @ readout.mT, readout @ covariance @ readout.mT + self.observation_noise
         )
 
     def sample(
