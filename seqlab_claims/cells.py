@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from seqlab.equations.recurrent import gru_step, lstm_step
-from seqlab.explain.cells import marks, states
+from seqlab.explain.cells import best_units, marks, states
 from seqlab.explain.saliency import saliency
 from seqlab.layers.recurrence import Recurrence
 from seqlab.model import Model
