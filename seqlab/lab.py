@@ -13,7 +13,7 @@ from seqlab.corpus.examples import Corpus
 from seqlab.cross_validation import num_folds, write_folds
 from seqlab.data.in_memory import as_files
 from seqlab.data.lines import STDIN, names_of, paths_of
-from seqlab.distributed import joined, restarted
+from seqlab.distributed import restarted, worker_group
 from seqlab.errors import DataError, RecipeError, SeqlabWarning, UsageError
 from seqlab.huggingface_import import read_huggingface
 from seqlab.machine import keep_freed_memory, restore_threads
@@ -45,11 +45,11 @@ __all__ = [
     "default_folder",
     "export",
     "import_model",
-    "joined",
     "load",
     "load_checkpoint",
     "look",
     "train",
+    "worker_group",
 ]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from seqlab.bundle import Bundle, find_bundle, to_int8
 from seqlab.codecs.codec import Json, Row
 from seqlab.data.in_memory import as_files, inputs_of, is_table
-from seqlab.distributed import ALONE, World
+from seqlab.distributed import SINGLE_PROCESS, World
 from seqlab.errors import UsageError, nearest
 from seqlab.explain.view import View
 from seqlab.explain.views import explain

@@ -1,7 +1,7 @@
-"""One input of a model and the answer it gave, ready to be read again: recorded, differentiated, changed.
+"""One input of a model with its answer, which views read again: to record, to differentiate, or to change something.
 
-Every view begins here. What a search wrote is read once more at all positions (`read` equals repeated `step`), so a
-trace does not depend on how the answer was found.
+The output of a search is read again at all positions at once (`read` equals repeated `step`), so that a trace does not
+depend on the search.
 """
 
 from dataclasses import dataclass, replace
@@ -21,23 +21,23 @@ from seqlab.trace import Trace
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be looked into: an input, and the answer to it, or how that is searched for."""
+    """The input to explain, and its answer, or the settings of the search for one."""
 
     bundle: Bundle
     input: Any
     output: str | None
     decode: DecodeConfig
-    hypothesis: int  # which one of those that a search finds, the best is 1
+    hypothesis: int  # the rank of the answer among the results of the search, from 1
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What the encoder reads and what the decoder reads, the names of both, and what was answered at each position."""
+    """The inputs of encoder and decoder, the names of their tokens, and the answer at each position."""
 
     bundle: Bundle
     input: Any
     reads: Padded | None
-    writes: tuple[int, ...]  # the decoder's tokens, with whatever opens a text
+    writes: tuple[int, ...]  # the tokens that the decoder reads, from the start token on
     source: tuple[str, ...]
     written: tuple[str, ...]  # the names of `writes`
     answers: tuple[int, ...]  # the class at each position: the next token, or the label
@@ -45,15 +45,15 @@ class Subject:
 
     @property
     def sides(self) -> dict[str, tuple[str, ...]]:
-        """The names of what was read, written and answered."""
+        """Return the names of the tokens of the source, of the decoder's input, and of the answers."""
         return {"source": self.source, "written": self.written, "answered": self.answer_names}
 
     def logits(self) -> Float[Tensor, "T V"]:
-        """What the model says at each position."""
+        """Return the logits at each position."""
         return self.copies(1)[0]
 
     def copies(self, rows: int) -> Float[Tensor, "B T V"]:
-        """The same, so many times over: for a listener who changes each copy in another way."""
+        """Return the logits of `rows` copies, for a listener that changes each copy in another way."""
         if not self.writes:
             model = self.bundle.model
             return model.head(model.features(self._reads(rows)))
@@ -61,43 +61,40 @@ class Subject:
         return self.decoder.read(torch.tensor([self.writes] * rows), context, state)[0]
 
     def log_probabilities(self) -> Float[Tensor, " T"]:
-        """Of each answer."""
-        return (
-            self.logits()
-            .double()
-            .log_softmax(-1)[torch.arange(len(self.answers)), list(self.answers)]
-        )
+        """Return the log-probability of each answer."""
+        log_p = self.logits().double().log_softmax(-1)
+        return log_p[torch.arange(len(self.answers)), list(self.answers)]
 
     @property
     def decoder(self) -> Decoder:
         return cast(Decoder, self.bundle.model.decoder)
 
     def memory(self, rows: int = 1) -> Memory:
-        """What the decoder has of the source."""
+        """Return the encoded source."""
         return Memory(rows) if self.reads is None else self.bundle.model.encoder(self._reads(rows))
 
     def _reads(self, rows: int) -> Padded:
         return cast(Padded, self.reads).rows_at(torch.zeros(rows, dtype=torch.long))
 
     def answering(self, answers: tuple[int, ...], names: tuple[str, ...]) -> "Subject":
-        """The same with these answers."""
+        """Return the subject with other answers."""
         return replace(self, answers=answers, answer_names=names)
 
     @torch.inference_mode()
     def trace(self) -> Trace:
-        """Everything inside, while the model reads its input and its own answer."""
+        """Return the values at all taps while the model reads its input and its answer."""
         trace = Trace(self.sides)
         with trace.recording():
             self.logits()
         return trace
 
     def place(self, position: int | None) -> int:
-        """A position whose answer is to be explained; without one, the last."""
+        """Return the index of a position, which counts from 1; the default is the last."""
         if position is None:
             return len(self.answers) - 1
         if not 1 <= position <= len(self.answers):
-            there = ", ".join(f"{i + 1} {name}" for i, name in enumerate(self.answer_names[:12]))
+            known = ", ".join(f"{i + 1} {name}" for i, name in enumerate(self.answer_names[:12]))
             raise UsageError(
-                f"there is no position {position} in the answer", hint=f"there are: {there}."
+                f"there is no position {position} in the answer", hint=f"positions are: {known}."
             )
         return position - 1

@@ -56,7 +56,7 @@ def predict(
     use_threads(threads)
     use_device(device)
     text = None if text == ["-"] else text
-    with lab.joined(workers) as world:
+    with lab.worker_group(workers) as world:
         loaded = lab.load(model, int8=int8, world=world)
         forecasts = not loaded.bundle.codec.source.by_line and not embed and not stream
         if (forecasts or stream) and not world.leads:
@@ -72,7 +72,7 @@ def predict(
                 hint="answers are printed: > FILE keeps them.",
             )
         if embed:
-            _embed(loaded, text or [*chain(*world.each(_blocks(source)))], out, normalise)
+            _embed(loaded, text or [*chain(*world.broadcast_each(_blocks(source)))], out, normalise)
             return
         if greedy:
             decode["method"] = "greedy"
@@ -93,7 +93,7 @@ def predict(
                 file=sys.stderr,
             )
         row = 0
-        for block in [text] if text else world.each(_blocks(source, world.size)):
+        for block in [text] if text else world.broadcast_each(_blocks(source, world.size)):
             for answer in loaded.predict(block, seed=seed, first_row=row, prefix=prefix, **decode):
                 if world.leads:
                     output = "\t".join(answer.details.get("labels", [answer.output]))

@@ -215,7 +215,7 @@ def evaluate(
 
     use_threads(threads)
     use_device(device)
-    with lab.joined(workers) as world:
+    with lab.worker_group(workers) as world:
         loaded = lab.load(model, int8=int8, world=world)
         decode = {"beam": beam, "length_penalty": length_penalty, "conformal": conformal}
         report = loaded.evaluate(*(data or ()), lower=lower, **decode)

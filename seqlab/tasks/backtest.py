@@ -12,7 +12,7 @@ from seqlab.bundle import Bundle
 from seqlab.codecs.codec import Json
 from seqlab.codecs.series import series_of
 from seqlab.data.windows import Windows
-from seqlab.distributed import ALONE, World
+from seqlab.distributed import SINGLE_PROCESS, World
 from seqlab.metrics.forecasts import LinearForecast, carried_forward, season_ago
 from seqlab.metrics.scores import ExampleScores
 from seqlab.models.forecaster import Forecasts
@@ -123,7 +123,7 @@ def backtest(
     train: Windows | None,
     *,
     most: int | None = None,
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
 ) -> dict[str, Tally]:
     """Return the scores of the model, under the name "", and of the baselines.
 

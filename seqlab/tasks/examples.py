@@ -250,7 +250,7 @@ def answer_inputs(
     first_row: int = 0,
     prefix: str = "",
     rows: Sequence[int] | None = None,
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
 ) -> Sequence[Answer]:
     """Answer each input and return the answers in the same order; with several processes, each answers a share.
 
@@ -269,7 +269,7 @@ def answer_inputs(
 
     if world.size == 1:
         return answer(inputs, 0)
-    shared = world.shared(
+    shared = world.map_shares(
         inputs, lambda share, begin: [(a.input, a.output, a.details) for a in answer(share, begin)]
     )
     return [Prediction(*each) for each in shared]

@@ -146,7 +146,7 @@ def _calibrate(bundle: Bundle, data: Examples) -> None:
 
 def _evaluate(bundle: Bundle, data: Examples, scoring: Scoring) -> Report:
     examples, target = data.all, bundle.codec.target
-    answers = scoring.world.shared(
+    answers = scoring.world.map_shares(
         data.sources, lambda share, begin: by_word(bundle, share, first_row=begin)
     )
     losses = example_loss(bundle, examples, scoring.world)

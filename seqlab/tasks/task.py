@@ -17,7 +17,7 @@ from seqlab.corpus.examples import Corpus
 from seqlab.data.example import Example
 from seqlab.data.store import TokenStore
 from seqlab.decode.generate import Limits
-from seqlab.distributed import ALONE, World
+from seqlab.distributed import SINGLE_PROCESS, World
 from seqlab.errors import UsageError
 from seqlab.layers.transformer import BatchNorm
 from seqlab.metrics.scores import ExampleScores, interval
@@ -97,7 +97,7 @@ class Scoring:
     lower: bool = False
     train: Path | None = None
     most: int | None = None
-    world: World = ALONE
+    world: World = SINGLE_PROCESS
 
     def store(self, name: str) -> TokenStore | None:
         """Open a store of the training part, if it was kept with the model."""

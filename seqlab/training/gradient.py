@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from seqlab.distributed import ALONE, World
+from seqlab.distributed import SINGLE_PROCESS, World
 from seqlab.errors import warn
 from seqlab.kernels import calibration
 from seqlab.kernels.products import Way, multiplying
@@ -67,7 +67,11 @@ class GradientLearner(Learner):
     log_every = LOG_EVERY
 
     def __init__(
-        self, model: nn.Module, batches: Batches, settings: TrainConfig, world: World = ALONE
+        self,
+        model: nn.Module,
+        batches: Batches,
+        settings: TrainConfig,
+        world: World = SINGLE_PROCESS,
     ) -> None:
         self.model, self.batches, self.settings, self.world = model, batches, settings, world
         self.loss_of = DistributedLoss(model, world, settings)
@@ -120,7 +124,7 @@ class GradientLearner(Learner):
         return self._recent(rate)
 
     def state(self) -> dict[str, Weights]:
-        carried = self.world.gathered(self.carried, self._num_rows)
+        carried = self.world.gather_rows(self.carried, self._num_rows)
         return {
             "model": parameters_of(self.model),
             "optimizer": optimizer_tensors(self.optimizers),

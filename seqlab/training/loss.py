@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from seqlab.distributed import ALONE, World
+from seqlab.distributed import SINGLE_PROCESS, World
 from seqlab.equations.decoding import cross_entropy, perplexity
 from seqlab.errors import RecipeError
 from seqlab.layers.linear import Head
@@ -90,7 +90,7 @@ def batch_loss(
 
 @torch.inference_mode()
 def mean_loss(
-    model: SequenceModel, batches: Iterable[Batch], *, carries: bool, world: World = ALONE
+    model: SequenceModel, batches: Iterable[Batch], *, carries: bool, world: World = SINGLE_PROCESS
 ) -> dict[str, float]:
     """Loss per token in nats and its perplexity; with `carries`, each batch goes on where the last one ended.
 
@@ -104,7 +104,7 @@ def mean_loss(
         loss = batch_loss(model, batch, carried if carries else ())
         carried = loss.carried
         parts.append((float(loss.total), loss.num_scored, loss.num_right))
-    totals, scored, right = zip((0.0, 0, 0), *chain(*world.told(parts)), strict=True)
+    totals, scored, right = zip((0.0, 0, 0), *chain(*world.all_gather(parts)), strict=True)
     num_scored = sum(scored)
     mean = math.fsum(totals) / num_scored if num_scored else math.nan
     if None in right:
@@ -135,7 +135,7 @@ class DistributedLoss(nn.Module):
     def share(self, batch: Batch) -> Batch:
         """This process's rows; where there are too few for all, some row, which then does not count."""
         return (
-            batch if self.world.size == 1 else batch.rows_at(self.world.places(len(batch)) or [0])
+            batch if self.world.size == 1 else batch.rows_at(self.world.own_rows(len(batch)) or [0])
         )
 
     def forward(self, batch: Batch, carried: State = ()) -> tuple[Loss, float, float]:
@@ -143,7 +143,7 @@ class DistributedLoss(nn.Module):
         share = self.share(batch)
         loss: Loss = self.own(share, carried)
         counts = 1.0 if self.world.rank < len(batch) else 0.0
-        total, scored = self.world.total(counts * loss.total.item(), counts * loss.num_scored)
+        total, scored = self.world.sums(counts * loss.total.item(), counts * loss.num_scored)
         # the mean of the gradients is what torch gives: their sum is wanted
         (loss.summed * (counts * self.world.size) / max(1.0, scored)).backward()
         return loss, total, scored
@@ -151,7 +151,7 @@ class DistributedLoss(nn.Module):
 
 def own_rows(state: State, world: World) -> State:
     """Of a state of all rows, those of this process."""
-    return tuple(part[world.places(len(part)) or [0]] for part in state)
+    return tuple(part[world.own_rows(len(part)) or [0]] for part in state)
 
 
 def sharded(module: nn.Module, num_processes: int) -> nn.Module:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from seqlab.distributed import ALONE, World
+from seqlab.distributed import SINGLE_PROCESS, World
 from seqlab.errors import RunError, warn
 from seqlab.kernels import native
 from seqlab.machine import StopNowError, ThreadChoice, abandonable, peak_memory, saving, state_lock
@@ -134,7 +134,7 @@ class Run:
         validate: Callable[[], dict[str, float]],
         folder: Path,
         report: Reporter,
-        world: World = ALONE,
+        world: World = SINGLE_PROCESS,
         threads: Sequence[int] = (),
     ) -> None:
         """`threads` are the numbers of threads to choose from; with one, it is that; with none, the recorded one."""
@@ -170,9 +170,9 @@ class Run:
             self.metrics.cut_back(0)
             return
         self.restore()
-        complete = self.world.heard(written) == self.progress.step
+        complete = self.world.broadcast(written) == self.progress.step
         num_steps, path = self.learner.num_steps, self.folder / "recipe.toml"
-        unchanged = self.world.heard(path.read_text("utf-8") == recipe)
+        unchanged = self.world.broadcast(path.read_text("utf-8") == recipe)
         used_up = self.progress.step >= num_steps if self.budget is None else unchanged
         if complete and self.progress.finished and used_up:
             more = self.learner.extended_by if self.budget is None else "minutes"
@@ -254,13 +254,13 @@ class Run:
                 stopped = not self._validate()
             elif self.progress.step % self.learner.save_every == 0 or self._save_is_due():
                 self._save()
-            (requests,) = self.world.total(float(stop()))
+            (requests,) = self.world.sums(float(stop()))
             stopped = stopped or (requests > 0 and not self.over)
         return stopped
 
     def estimate(self) -> Estimate:
         """The time and memory that the run will take; where time is limited, this decides how many steps it takes."""
-        seconds = 0.0 if self.over else self.world.heard(self.learner.seconds_per_step())
+        seconds = 0.0 if self.over else self.world.broadcast(self.learner.seconds_per_step())
         if self.budget is not None and not self.over:
             self.budget.measured(seconds)
             self._plan(self.budget)
@@ -318,7 +318,7 @@ class Run:
         now = time.perf_counter()
         seconds, self.progress.seconds = now - began, now - self._clock
         if self.budget is not None:  # of many processes, the clock of one decides
-            seconds, self.progress.seconds = self.world.heard([seconds, self.progress.seconds])
+            seconds, self.progress.seconds = self.world.broadcast([seconds, self.progress.seconds])
             self.budget.measured(seconds)
         if step is not None:
             self._choice.measured(step.num_tokens / seconds)
@@ -363,7 +363,7 @@ class Run:
             for weight in self.learner.model.parameters()
             if not part(weight).isfinite().all()
         ]
-        return self.world.total(float(len(lost))) == [0.0]
+        return self.world.sums(float(len(lost))) == [0.0]
 
     def _log(self, step: Step) -> None:
         self.report.step(step)
@@ -393,7 +393,7 @@ class Run:
         except StopNowError:
             return False
         seconds = time.perf_counter() - began
-        metrics, seconds = self.world.heard([metrics, seconds])
+        metrics, seconds = self.world.broadcast([metrics, seconds])
         if self.budget is not None:
             self.budget.validation = seconds
         with state_lock:

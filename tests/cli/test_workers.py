@@ -31,7 +31,7 @@ SCRIPT = """
 import json, sys
 from seqlab import lab
 
-with lab.joined() as world:
+with lab.worker_group() as world:
     for task, model, data in json.loads(sys.argv[1]):
         loaded = lab.load(model, world=world)
         said = [loaded.evaluate(data).to_json()]
@@ -155,7 +155,7 @@ def test_a_worker_that_is_killed_is_missed(working):
     process.stdin.write(b"abc\n" * 4000)
     said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 1
-    assert said.startswith("error: worker 1 has ended before its time (signal 9)\nhint: ")
+    assert said.startswith("error: worker 1 has ended unexpectedly (signal 9)\nhint: ")
 
 
 def test_a_worker_outlives_nobody(working):
@@ -173,4 +173,4 @@ def test_workers_are_started_once(start, models):
     process = start("predict", models["translate"], "abc", "--workers", 2, env=env)
     said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 2
-    assert said == "error: torchrun has started the processes already\nhint: leave out --workers.\n"
+    assert said == "error: torchrun has already started the workers\nhint: leave out --workers.\n"

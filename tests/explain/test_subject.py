@@ -81,7 +81,7 @@ def test_a_trace_is_written_and_read_back(settings, bundle_of, tmp_path):
     assert packed["schema"] == 1
     assert packed["values"]["logits"]["type"] == "f16"
     (tmp_path / "other.safetensors").write_bytes(b"nothing")
-    with pytest.raises(DataError, match="not a trace"):
+    with pytest.raises(DataError, match="not a readable trace"):
         Trace.load(tmp_path / "other.safetensors")
 
 

@@ -68,7 +68,7 @@ def validate():
     mean_loss(model, [Batch(torch.arange(1), target=Padded.from_rows([[2, *[6] * 100, 3]]))], carries=False)
     return {"loss": 1.0}
 
-with joined() as world:
+with worker_group() as world:
     stop = int(sys.argv[5])
     train = {"steps": steps, "validate_every": 7, "warmup": 5, **json.loads(sys.argv[6])}
     layer = {"kind": "lstm", "size": 8} if kind == "streams" else {"kind": "transformer", "size": 8, "heads": 2}
@@ -177,7 +177,7 @@ def test_weights_that_are_shared_out_learn_the_same_and_are_saved_whole(tmp_path
 
 def test_the_rows_of_all_processes_are_all_rows():
     batch = Batch(torch.arange(5), target=Padded.from_rows([[i] * (i + 1) for i in range(5)]))
-    shares = [batch.rows_at(World(rank, 3).places(5)) for rank in range(3)]
+    shares = [batch.rows_at(World(rank, 3).own_rows(5)) for rank in range(3)]
     assert [share.rows.tolist() for share in shares] == [[0, 3], [1, 4], [2]]
     assert [row.tolist() for row in shares[1].target.rows()] == [[1, 1], [4] * 5]
     assert own_rows((torch.arange(5),), World(2, 3))[0].tolist() == [2]
