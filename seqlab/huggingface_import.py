@@ -1,9 +1,9 @@
-"""A BERT or GPT-2 in the files that Hugging Face gives it, read as a bundle: offline, and without their library.
+"""Import of a BERT or GPT-2 from the files of Hugging Face as a bundle: offline, and without their library.
 
 bundle = read_huggingface("all-MiniLM-L6-v2")       # config.json, model.safetensors, tokenizer.json
-save_bundle(bundle, Path("minilm"))                 # from here on a model like any other
+save_bundle(bundle, Path("minilm"))                 # now it is a model like any other
 
-Weights get our names, and their rows the order of our ids; nothing is computed, and nothing of theirs is run.
+Weights get our names, and their rows the order of our ids; no code of theirs is run.
 """
 
 import json
@@ -29,10 +29,10 @@ from seqlab.text import EOS, SOS, SPECIALS, Normaliser, Tokenizer
 
 Table = dict[str, Any]
 T = TypeVar("T")
-Rows = list[int | None]  # for each of our ids the row of their tables, where they have one
+Rows = list[int | None]  # for each of our ids the row of their tables, or None if it has none
 
-LARGEST = 64 * 2**20  # bytes of a text file; a large vocabulary has a quarter of that
-UNLIKELY = -100.0  # the bias of a token that the model never learnt to write
+MAX_BYTES = 64 * 2**20  # of a text file; a large vocabulary has a quarter of that
+UNLIKELY = -100.0  # the bias of a token that the model has not learnt
 HINT = "such a directory has config.json, model.safetensors and tokenizer.json as they were published; copy it again."
 COMMON = {"kind": "transformer", "positions": "learned", "scale": False}
 ACTIVATIONS = {
@@ -41,24 +41,12 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu-tanh",
     "relu": "relu",
 }
-SPECIALS_OF_BERT = (
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    None,
-    "[SEP]",
-    "[MASK]",
-)  # in the order of ours; it has no EOS
-SPECIALS_OF_GPT2 = (
-    None,
-    None,
-    "<|endoftext|>",
-    "<|endoftext|>",
-    None,
-    None,
-)  # one before a text and after it
+# their names of our special tokens, in the order of SPECIALS; BERT has no EOS, GPT-2 uses one token for SOS and EOS
+SPECIALS_OF_BERT = ("[PAD]", "[UNK]", "[CLS]", None, "[SEP]", "[MASK]")
+SPECIALS_OF_GPT2 = (None, None, "<|endoftext|>", "<|endoftext|>", None, None)
 
-LAYERS = {  # ours: theirs, # being the depth, first of BERT, then of GPT-2
+# our layers and theirs, with # for the depth; first those of BERT, then those of GPT-2
+LAYERS = {
     "encoder.inputs.embedding": "embeddings.word_embeddings",
     "encoder.entrance.positions": "embeddings.position_embeddings",
     "encoder.entrance": "embeddings.token_type_embeddings",
@@ -84,10 +72,10 @@ LAYERS = {  # ours: theirs, # being the depth, first of BERT, then of GPT-2
 
 
 def read_huggingface(folder: str | Path) -> Bundle:
-    """The model in a directory with config.json, model.safetensors and the files of a tokenizer."""
+    """Read the model in a directory with config.json, model.safetensors and the files of a tokenizer."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise _odd(f"{folder}: there is no such directory")
+        raise _malformed(f"{folder}: there is no such directory")
     config = _Config(folder / "config.json")
     family = config.one_of("model_type", {"bert": _bert, "gpt2": _gpt2})
     table, codec, rows = family(config)
@@ -96,18 +84,16 @@ def read_huggingface(folder: str | Path) -> Bundle:
             build_recipe({"name": folder.resolve().name, **table}, where=str(config.path))
         )
     except RecipeError as error:
-        raise _odd(error) from None
+        raise _malformed(error) from None
     file = _Weights(folder / "model.safetensors")
     bundle = Bundle(recipe, codec, _build(recipe, codec, file, rows), {})
     if recipe.model.encoder is not None:
-        has = (
-            "has a layer that Seqlab's has not"
-            if "cls.predictions.bias" in file.tensors
-            else "is not in the file"
-        )
-        message = f"{folder}: the head that guesses what a [MASK] hides {has} and must be learnt: train with --from"
+        reason = "is not in the file"
+        if "cls.predictions.bias" in file.tensors:
+            reason = "has a layer that Seqlab does not have"
+        message = f"{folder}: the head that predicts [MASK] {reason} and must be learnt: train with --from"
         warnings.warn(
-            f"{message}; or use the encoder alone: `seqlab predict --embed`",
+            f"{message}; or use only the encoder: `seqlab predict --embed`",
             SeqlabWarning,
             stacklevel=2,
         )
@@ -190,9 +176,9 @@ def _gpt2(config: "_Config") -> tuple[Table, Codec, Rows]:
 
 
 def _build(recipe: Recipe, codec: Codec, file: "_Weights", rows: Rows) -> nn.Module:
-    """The model that the recipe describes, with these weights in it.
+    """Build the model of a recipe with these weights.
 
-    It is first built without memory, to see what it needs: a config may claim sizes that no machine has.
+    It is first built without memory, to compare its shapes: a config may ask for sizes that no machine has.
     """
     stack = recipe.model.encoder or recipe.model.decoder
     assert isinstance(stack, TransformerConfig)
@@ -201,7 +187,7 @@ def _build(recipe: Recipe, codec: Codec, file: "_Weights", rows: Rows) -> nn.Mod
         stack.layers > len(file.tensors)
         or max(stack.size, stack.inner, stack.segments, positions) > file.largest
     ):
-        raise _odd(f"{file.path}: smaller than the model that config.json tells of")
+        raise _malformed(f"{file.path}: smaller than the model that config.json describes")
     with torch.device("meta"):
         shapes = {name: tuple(p.shape) for name, p in build_model(recipe, codec).named_parameters()}
     weights = {name: _weight(name, shape, file, rows) for name, shape in shapes.items()}
@@ -213,7 +199,7 @@ def _build(recipe: Recipe, codec: Codec, file: "_Weights", rows: Rows) -> nn.Mod
 
 
 def their_name(name: str, layers: Mapping[str, str]) -> tuple[str, str, str]:
-    """One of our parameters: the layer that has it, what that is called there ("" if nothing), and weight or bias."""
+    """Split the name of our parameter: our layer, their name of it ("" if it has none), and weight or bias."""
     owner, _, part = name.rpartition(".")
     depth = "".join(re.findall(r"\.(\d+)\.", owner))
     theirs = layers.get(re.sub(r"\.\d+\.", ".#.", owner), "")
@@ -221,43 +207,44 @@ def their_name(name: str, layers: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 def _weight(name: str, shape: tuple[int, ...], file: "_Weights", rows: Rows) -> Tensor:
-    """What one of our parameters is in their file: a layer, three on top of each other, or rows in our order."""
+    """Return the value of our parameter from their file: a layer, three concatenated ones, or rows in our order."""
     owner, theirs, part = their_name(name, LAYERS)
     if owner.endswith("embedding"):
         table = file.take(f"{theirs}.weight", (None, shape[1]))
-        return file.arranged(table, rows, absent=table.mean(0))
+        return file.rows_in_order(table, rows, absent=table.mean(0))
     if owner.endswith("head.output"):
         has_bias = f"{theirs}.bias" in file.tensors
         bias = file.take(f"{theirs}.bias", (None,)) if has_bias else torch.zeros(file.largest)
-        # SOS may have the row of EOS, but is not to have half of its probability
-        written: Rows = [*rows[:SOS], None if rows[SOS] == rows[EOS] else rows[SOS], *rows[EOS:]]
-        return file.arranged(bias, written, absent=torch.tensor(UNLIKELY))
+        # SOS may have the row of EOS, but must not take half of its probability
+        outputs: Rows = [*rows[:SOS], None if rows[SOS] == rows[EOS] else rows[SOS], *rows[EOS:]]
+        return file.rows_in_order(bias, outputs, absent=torch.tensor(UNLIKELY))
     if theirs.endswith(".self"):
         third = (shape[0] // 3, *shape[1:])
         return torch.cat(
             [file.take(f"{theirs}.{each}.{part}", third) for each in ("query", "key", "value")]
         )
-    if ".c_" in theirs and part == "weight":  # GPT-2 keeps its matrices as inputs by outputs
+    if ".c_" in theirs and part == "weight":  # GPT-2 stores matrices as inputs by outputs
         return file.take(f"{theirs}.weight", shape[::-1]).mT
     return file.take(f"{theirs}.{part}", shape)
 
 
 def _word_pieces(folder: Path) -> tuple[Tokenizer, Rows]:
-    """From tokenizer.json, whose rules must be BERT's, or from vocab.txt with the options beside it."""
+    """Read a WordPiece tokenizer from tokenizer.json, or from vocab.txt and tokenizer_config.json."""
     path = folder / "tokenizer.json"
     if path.is_file():
         stored = _read_json(path)
-        cut = {
+        settings = {
             "type": "WordPiece",
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100,
         }
-        _expect(f"{path}: model", stored.get("model"), **cut)
+        _expect(f"{path}: model", stored.get("model"), **settings)
         _expect(f"{path}: pre_tokenizer", stored.get("pre_tokenizer"), type="BertPreTokenizer")
         rules = _expect(f"{path}: normalizer", stored.get("normalizer"), type="BertNormalizer")
         names = ("lowercase", "clean_text", "handle_chinese_chars")
     else:
-        path, options = folder / "vocab.txt", folder / "tokenizer_config.json"
+        path = folder / "vocab.txt"
+        options = folder / "tokenizer_config.json"
         lines = _read_text(path).removesuffix("\n").split("\n")
         stored = {"model": {"vocab": {piece: row for row, piece in enumerate(lines)}}}
         rules = _read_json(options) if options.is_file() else {}
@@ -276,7 +263,10 @@ def _word_pieces(folder: Path) -> tuple[Tokenizer, Rows]:
 
 
 def _byte_pairs(folder: Path) -> tuple[Tokenizer, Rows]:
-    """From tokenizer.json, or from vocab.json and merges.txt. How it splits is for our own tokenizer to check."""
+    """Read a byte-pair tokenizer from tokenizer.json, or from vocab.json and merges.txt.
+
+    Our own tokenizer checks the rules by which it splits.
+    """
     path = folder / "tokenizer.json"
     if path.is_file():
         stored = _read_json(path)
@@ -292,7 +282,7 @@ def _byte_pairs(folder: Path) -> tuple[Tokenizer, Rows]:
     pieces, rows = _arrange(path, stored, SPECIALS_OF_GPT2)
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
     pairs = model.get("merges")
-    if isinstance(pairs, list):  # older files have a line for a pair, newer ones a list
+    if isinstance(pairs, list):  # a pair is a line in older files, a list in newer ones
         pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in pairs]
     library = {key: stored.get(key) for key in ("pre_tokenizer", "normalizer")}
     library["model"] = {**model, "type": "BPE", "vocab": vocabulary, "merges": pairs}
@@ -301,42 +291,41 @@ def _byte_pairs(folder: Path) -> tuple[Tokenizer, Rows]:
     ), rows
 
 
-def _odd(message: object) -> BundleError:
+def _malformed(message: object) -> BundleError:
     return BundleError(str(message), hint=HINT)
 
 
 def _expect(where: object, table: object, **expected: object) -> Table:
-    """Settings that change the outcome are as ours; one that is left out has its default, which is the same."""
+    """Return a table of settings; raise an error if one of them has another value. A missing one has its default."""
     if not isinstance(table, dict):
-        raise _odd(f"{where}: not an object with named parts")
+        raise _malformed(f"{where}: not a JSON object")
     for key, value in expected.items():
         if table.get(key) not in (None, value):
             message = f"{where}: '{key}' is {shorten(str(table[key]))}"
-            raise BundleError(message, hint=f"Seqlab reads models in which it is {value!r}.")
+            raise BundleError(message, hint=f"Seqlab only reads models in which it is {value!r}.")
     return table
 
 
 def _arrange(path: Path, stored: Table, special: Sequence[str | None]) -> tuple[list[str], Rows]:
-    """The pieces in our order, and the row of each in theirs; `special` are their names for our special tokens."""
+    """Return the pieces in our order, and the row of each in theirs; `special` are their names of special tokens."""
     added = stored.get("added_tokens") or []
     try:
         rows: dict[str, int] = stored["model"]["vocab"] | {
             token["content"]: token["id"] for token in added
         }
-        good = all(type(row) is int and row >= 0 for row in rows.values()) and len(
-            {*rows.values()}
-        ) == len(rows)
+        are_indices = all(type(row) is int and row >= 0 for row in rows.values())
+        is_valid = are_indices and len({*rows.values()}) == len(rows)
     except (TypeError, KeyError):
-        good = False
-    if not good:
-        raise _odd(f"{path}: the vocabulary must give each piece a number of its own")
+        is_valid = False
+    if not is_valid:
+        raise _malformed(f"{path}: the vocabulary must give each piece a different number")
     names = [
         name or (ours if ours in rows else None)
         for name, ours in zip(special, SPECIALS, strict=True)
     ]
     for name in names:
         if name is not None and name not in rows:
-            raise _odd(f"{path}: not this model's kind of vocabulary: there is no {name}")
+            raise _malformed(f"{path}: the vocabulary does not fit this model: there is no {name}")
     rest = [piece for piece in sorted(rows, key=rows.__getitem__) if piece not in names]
     return [*SPECIALS, *rest], [None if name is None else rows[name] for name in (*names, *rest)]
 
@@ -345,35 +334,36 @@ def _tokenizer(path: Path, data: Table) -> Tokenizer:
     try:
         return text.from_json(data)
     except BundleError as error:
-        raise _odd(f"{path}: {error}") from None
+        raise _malformed(f"{path}: {error}") from None
 
 
 class _Config(Table):
-    """config.json; a setting that is missing is an error."""
+    """The settings of config.json; a missing one is an error."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(_read_json(path))
         self.path = path
 
     def __missing__(self, key: str) -> Any:
-        raise _odd(f"{self.path}: there is no '{key}'")
+        raise _malformed(f"{self.path}: there is no '{key}'")
 
     def whole(self, key: str) -> int:
         if type(self[key]) is not int:
-            raise _odd(f"{self.path}: '{key}' is {shorten(str(self[key]))}, not a whole number")
+            raise _malformed(f"{self.path}: '{key}' is {shorten(str(self[key]))}, not an integer")
         return self[key]
 
     def one_of(self, key: str, choices: Mapping[str, T]) -> T:
         if self[key] not in tuple(choices):
             message = f"{self.path}: '{key}' is {shorten(str(self[key]))}"
             raise BundleError(
-                message, hint=f"Seqlab reads models in which it is one of: {', '.join(choices)}."
+                message,
+                hint=f"Seqlab only reads models in which it is one of: {', '.join(choices)}.",
             )
         return choices[self[key]]
 
 
 class _Weights:
-    """model.safetensors: tensors by their names without the family's, each taken in the shape that is expected."""
+    """The tensors of model.safetensors, by their names without that of the model family."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -385,8 +375,8 @@ class _Weights:
         try:
             tensors = load_file(path)
         except (SafetensorError, OSError) as error:
-            raise _odd(f"{path}: not a safetensors file: {error}") from None
-        old = {"gamma": "weight", "beta": "bias"}  # as the first BERT files call them
+            raise _malformed(f"{path}: not a safetensors file: {error}") from None
+        old = {"gamma": "weight", "beta": "bias"}  # names in the first BERT files
         for name in tensors:
             owner, _, part = re.sub(r"^(bert|transformer)\.", "", name).rpartition(".")
             self.tensors[f"{owner}.{old.get(part, part)}"] = tensors[name]
@@ -395,8 +385,9 @@ class _Weights:
         )
 
     def take(self, name: str, shape: tuple[int | None, ...]) -> Tensor:
+        """Return a tensor; raise an error if its shape is another one."""
         if name not in self.tensors:
-            raise _odd(f"{self.path}: there is no weight '{name}'")
+            raise _malformed(f"{self.path}: there is no weight '{name}'")
         tensor = self.tensors[name]
         fits = [
             expected in (None, size) for expected, size in zip(shape, tensor.shape, strict=False)
@@ -404,13 +395,15 @@ class _Weights:
         if len(shape) != tensor.dim() or not all(fits) or not tensor.is_floating_point():
             message = f"{self.path}: weight '{name}' has shape {tuple(tensor.shape)} and type {tensor.dtype}"
             expected = " by ".join("any" if size is None else str(size) for size in shape)
-            raise _odd(f"{message}, where config.json asks for {expected} real numbers")
+            raise _malformed(f"{message}, but config.json asks for {expected} real numbers")
         return tensor.float()
 
-    def arranged(self, table: Tensor, rows: Rows, *, absent: Tensor) -> Tensor:
-        """The rows in the order of our ids, with `absent` for those that there are not."""
+    def rows_in_order(self, table: Tensor, rows: Rows, *, absent: Tensor) -> Tensor:
+        """Return the rows in the order of our ids, with `absent` for those that are None."""
         if max(row for row in rows if row is not None) >= len(table):
-            raise _odd(f"{self.path}: the tokenizer has more pieces than the model's {len(table)}")
+            raise _malformed(
+                f"{self.path}: the tokenizer has more pieces than the model, which has {len(table)}"
+            )
         return torch.cat([table, absent[None]])[
             [len(table) if row is None else row for row in rows]
         ]
@@ -420,15 +413,15 @@ def _read_json(path: Path) -> Table:
     try:
         return _expect(path, json.loads(_read_text(path)))
     except (ValueError, RecursionError) as error:
-        raise _odd(f"{path}: not valid JSON: {error}") from None
+        raise _malformed(f"{path}: not valid JSON: {error}") from None
 
 
 def _read_text(path: Path) -> str:
     if not path.is_file():
-        raise _odd(f"{path}: there is no such file")
-    if path.stat().st_size > LARGEST:
-        raise _odd(f"{path}: larger than {LARGEST // 2**20} MB, which no file of its kind is")
+        raise _malformed(f"{path}: there is no such file")
+    if path.stat().st_size > MAX_BYTES:
+        raise _malformed(f"{path}: larger than the limit of {MAX_BYTES // 2**20} MB")
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError:
-        raise _odd(f"{path}: not valid UTF-8") from None
+        raise _malformed(f"{path}: not valid UTF-8") from None

@@ -1,7 +1,7 @@
-"""The laws that every model and decoder obeys, as functions that return by how much they are broken.
+"""The laws that every model and decoder obeys, as functions that return by how much one is violated.
 
-Each takes a model and a batch and gives the largest difference found; zero, up to rounding, is lawful. Tests call them
-for every model there is, and so can anybody for a model of his own.
+Each takes a model and a batch and returns the largest difference, which must be zero up to rounding. The tests apply
+them to every model, and `seqlab check` to a user's model.
 """
 
 import json
@@ -36,24 +36,24 @@ from seqlab.types import PerRow, PositionIds
 def padding_changes_nothing(
     model: SequenceModel, batch: Batch, *, extra: int = 3, junk: int = 1
 ) -> float:
-    """More pads on the right, with junk in them, change no prediction."""
+    """Return the change of predictions if more pads with arbitrary values are added on the right."""
     wide = Batch(
         batch.rows, **{name: _widened(part, extra, junk) for name, part in batch.parts().items()}
     )
-    return _apart(_logits(model, batch), _logits(model, wide))
+    return _max_difference(_logits(model, batch), _logits(model, wide))
 
 
 def a_batch_equals_its_rows(model: SequenceModel, batch: Batch) -> float:
-    """Each row gets the same prediction alone as in company."""
+    """Return the difference between predictions of a batch and those of each row alone."""
     alone = [_logits(model, _row(batch, row))[0] for row in range(len(batch))]
-    return _apart(_logits(model, batch), alone)
+    return _max_difference(_logits(model, batch), alone)
 
 
 @torch.inference_mode()
 def the_future_never_changes_the_past(
     decoder: Decoder, memory: Memory, tokens: PositionIds
 ) -> float:
-    """Other tokens from a position on leave all logits before it as they were."""
+    """Return the change of logits before a position if the tokens from there on are replaced."""
     context, state = decoder.start(memory)
     logits, _ = decoder.read(tokens, context, state)
     changes = []
@@ -67,26 +67,27 @@ def the_future_never_changes_the_past(
 
 @torch.inference_mode()
 def reading_equals_stepping(decoder: Decoder, memory: Memory, tokens: PositionIds) -> float:
-    """Many tokens at once, one by one, and half and half give the same logits and leave the same state."""
+    """Return the difference of logits and states between reading tokens at once, one by one, and in two halves."""
     context, start = decoder.start(memory)
     logits, after = decoder.read(tokens, context, start)
-    state, steps = start, []
+    state = start
+    steps = []
     for token in tokens.unbind(1):
-        now, state = decoder.step(token, context, state)
-        steps.append(now)
+        step_logits, state = decoder.step(token, context, state)
+        steps.append(step_logits)
     half = tokens.shape[1] // 2
     first, middle = decoder.read(tokens[:, :half], context, start)
     second, end = decoder.read(tokens[:, half:], context, middle)
     whole = [logits, *after]
     return max(
-        _apart(whole, [torch.stack(steps, 1), *state]),
-        _apart(whole, [torch.cat([first, second], 1), *end]),
+        _max_difference(whole, [torch.stack(steps, 1), *state]),
+        _max_difference(whole, [torch.cat([first, second], 1), *end]),
     )
 
 
 @dataclass(frozen=True)
 class SearchCase:
-    """What a search is given: a decoder, what was encoded, a prefix for each row, and the end token."""
+    """The arguments of a search: a decoder, the encoded source, a prefix for each row, and the end token."""
 
     decoder: Decoder
     memory: Memory
@@ -107,7 +108,7 @@ class SearchCase:
         ).best
 
     def rescored(self, outputs: Iterable[list[int]]) -> PerRow:
-        """The log-probability that forced scoring gives to these continuations of the prefixes."""
+        """Return the log-probability of these continuations of the prefixes under forced scoring."""
         rows = [
             [*prefix.tolist(), *output]
             for prefix, output in zip(self.prefix.rows(), outputs, strict=True)
@@ -117,67 +118,68 @@ class SearchCase:
 
 
 def reported_scores_equal_rescoring(search: SearchCase) -> float:
-    """The log-probability that decoding reports is the one that forced scoring gives the same output."""
+    """Return the difference between the log-probability that decoding reports and that of forced scoring."""
     out = search.generate(Greedy())
     tokens = [row.tolist() for row in out.tokens.rows()]
     rescored = search.rescored(row if len(row) == _LIMIT else [*row, search.end] for row in tokens)
-    return _apart([rescored], [out.log_probability])
+    return _max_difference([rescored], [out.log_probability])
 
 
 def beam_scores_equal_rescoring(search: SearchCase) -> float:
-    """Every hypothesis of a beam has the log-probability that forced scoring gives it."""
-    rescored, reported = [], []
-    for hypotheses in zip(
-        *search.beam(3), strict=False
-    ):  # the best of each row, then the second best, ...
+    """Return the difference between the log-probabilities of the hypotheses of a beam and those of forced scoring."""
+    rescored = []
+    reported = []
+    # first the best hypotheses of all rows, then the second best, ...
+    for hypotheses in zip(*search.beam(3), strict=False):
         rescored.append(
             search.rescored([*h.tokens, *([search.end] if h.ended else [])] for h in hypotheses)
         )
         reported.append(torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64))
-    return _apart(rescored, reported)
+    return _max_difference(rescored, reported)
 
 
 def top_one_equals_greedy(search: SearchCase) -> float:
-    """Sampling among one token is no sampling: the number of rows that differ from greedy search."""
+    """Return the number of rows for which sampling with top-k of 1 differs from greedy search."""
     return _differing(
         search, [row.tolist() for row in search.generate(Sample(top_k=1)).tokens.rows()]
     )
 
 
 def beam_one_equals_greedy(search: SearchCase) -> float:
-    """A beam of one hypothesis is greedy search: the number of rows that differ from it."""
+    """Return the number of rows for which a beam of 1 differs from greedy search."""
     return _differing(search, [list(hypotheses[0].tokens) for hypotheses in search.beam(1)])
 
 
 def _differing(search: SearchCase, outputs: list[list[int]]) -> float:
+    """Return the number of outputs that differ from those of greedy search."""
     greedy = search.generate(Greedy()).tokens.rows()
     return float(sum(one.tolist() != other for one, other in zip(greedy, outputs, strict=True)))
 
 
 def looking_changes_nothing(model: SequenceModel, batch: Batch) -> float:
-    """A listener that only looks leaves every prediction as it is: equations and fused kernels are one function."""
-    quiet = _logits(model, batch)
+    """Return the change of predictions under a passive listener: equations and fused kernels must agree."""
+    fused = _logits(model, batch)
     with listening(lambda name, value: value):
         observed = _logits(model, batch)
-    return _apart(quiet, observed)
+    return _max_difference(fused, observed)
 
 
 def resuming_equals_never_having_stopped(model: Path) -> float:
-    """Of two copies of a run, one goes on for some steps and the other is stopped halfway and resumed.
+    """Continue two copies of a run, one without a stop and one that is stopped halfway and resumed.
 
-    The largest difference of anything in their checkpoints; logs that differ are infinitely far apart.
+    Return the largest difference between their checkpoints, or infinity if their logs differ.
     """
     last = model / RUN / "last.safetensors"
     if not last.is_file():
         raise UsageError(
-            f"{model}: there is no run beside this model",
-            hint="give a directory that `train` made.",
+            f"{model}: this model has no training run",
+            hint="give a directory that `seqlab train` wrote, with its subfolder 'run'.",
         )
     place, parts = read_checkpoint(last)
     if "optimizer" not in parts:
         raise UsageError(
-            f"{model}: this run was fitted without gradients",
-            hint="there is nothing random to resume.",
+            f"{model}: this model was trained without gradients",
+            hint="this check needs a model that was trained by gradient descent.",
         )
     settings = [f"train.steps={place.step + _STEPS}", "train.patience=none"]
     with TemporaryDirectory() as scratch:
@@ -197,7 +199,7 @@ def resuming_equals_never_having_stopped(model: Path) -> float:
 
 @dataclass(frozen=True)
 class Check:
-    """One law on one model: by how much it is broken, and how much is only rounding."""
+    """The result of one law: the largest difference, and how much of it rounding can explain."""
 
     law: str
     difference: float
@@ -209,10 +211,10 @@ class Check:
 
 
 def check(model: SequenceModel, batch: Batch) -> Iterator[Check]:
-    """Every law that applies to a model, on a batch of its own data.
+    """Check every law that applies to a model, on a batch of its own data.
 
-    float32 rounds at a few millionths of a logit; a model in bytes rounds what its matrices meet to 16 bits, and a
-    last digit that falls the other way is worth ten times as much.
+    float32 has rounding errors of a few millionths of a logit; an int8 model rounds the inputs of its matrices to 16
+    bits, which gives errors ten times as large.
     """
     rounding = (2e-4 if in_bytes(cast(nn.Module, model)) else 2e-5) * max(
         1.0, _largest(_logits(model, batch))
@@ -221,7 +223,7 @@ def check(model: SequenceModel, batch: Batch) -> Iterator[Check]:
         a_batch_equals_its_rows,
         looking_changes_nothing,
     ]
-    if not isinstance(model, Forecasts):  # whose windows are all of one length
+    if not isinstance(model, Forecasts):  # the windows of forecasters have one length
         laws.insert(0, padding_changes_nothing)
     yield from _checks(laws, (model, batch), rounding)
     decoder, target = getattr(model, "decoder", None), batch.target
@@ -247,13 +249,13 @@ def _checks(
         yield Check(law.__name__.replace("_", " "), law(*subjects), allowed)
 
 
-_LIMIT = 12  # tokens: long enough for every kind of end, short enough for a test
-_STEPS = 6  # that a run goes on for
+_LIMIT = 12  # tokens of an output
+_STEPS = 6  # by which a run is continued
 
 
 @torch.inference_mode()
 def _logits(model: SequenceModel, batch: Batch) -> list[Tensor]:
-    """The logits of each row at its scored positions."""
+    """Return the logits of each row at its scored positions."""
     reading: Reading = model.read_batch(batch, ())
     return [
         model.head(row[real])
@@ -278,7 +280,7 @@ def _row(batch: Batch, row: int) -> Batch:
 
 
 def _without_pads(part: Padded) -> Padded:
-    """A single row, cut where it ends."""
+    """Return a single row without its pads."""
     end = int(part.lengths)
     return Padded(
         part.values[:, :end],
@@ -288,7 +290,7 @@ def _without_pads(part: Padded) -> Padded:
 
 
 def _copied(model: Path, to: Path) -> Path:
-    """A run to go on with; what it only reads is not copied."""
+    """Copy a run, with a link to its data instead of a copy."""
     shutil.copytree(model, to, ignore=shutil.ignore_patterns(STORES, "kept"))
     (to / RUN / STORES).symlink_to((model / RUN / STORES).resolve())
     return to
@@ -303,13 +305,13 @@ def _flat(parts: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _log(path: Path) -> list[dict[str, Any]]:
-    """A log without its clocks."""
-    clocks = ("seconds", "tokens_per_second")
+    """Return the rows of a log without times."""
+    times = ("seconds", "tokens_per_second")
     rows = map(json.loads, path.read_text("utf-8").splitlines())
-    return [{name: value for name, value in row.items() if name not in clocks} for row in rows]
+    return [{name: value for name, value in row.items() if name not in times} for row in rows]
 
 
-def _apart(ones: Iterable[Tensor], others: Iterable[Tensor]) -> float:
+def _max_difference(ones: Iterable[Tensor], others: Iterable[Tensor]) -> float:
     return _largest(one - other for one, other in zip(ones, others, strict=True))
 
 

@@ -230,7 +230,7 @@ SAME = "this model has no counterpart in "
             "huggingface",
             "bilstm-classifier",
             (),
-            "what a 'bilstm-classifier' has on top of its layers is nowhere there",
+            "it has no counterpart of the output layers of a 'bilstm-classifier'",
         ),
         ("huggingface", "bilstm-tagger", (), "its encoder is of kind 'lstm', not a Transformer"),
         (
@@ -243,7 +243,7 @@ SAME = "this model has no counterpart in "
             "huggingface",
             "bert-tiny",
             stack("encoder", "norm=post"),
-            "a norm after its sums but none on its embeddings",
+            "a norm after its residual sums but none on its embeddings",
         ),
         (
             "huggingface",
@@ -263,7 +263,7 @@ SAME = "this model has no counterpart in "
             ("model.encoder.norm=post",),
             "encoder and its decoder differ in 'norm'",
         ),
-        ("huggingface", "gpt-tiny", stack("decoder"), "what a 'gpt-tiny' has on top"),
+        ("huggingface", "gpt-tiny", stack("decoder"), "output layers of a 'gpt-tiny'"),
         ("ctranslate2", "seq2seq", (), "its encoder is of kind 'lstm'"),
         (
             "ctranslate2",
@@ -308,7 +308,7 @@ def test_a_model_in_bytes_goes_where_floats_do_but_into_no_graph(tmp_path):
     )
     assert not torch.equal(weights[name], model.bundle.model.encoder.inputs.embedding.weight)
     pytest.importorskip("onnx")
-    with pytest.raises(UsageError, match="its products are taken in bytes"):
+    with pytest.raises(UsageError, match="its matrices are int8"):
         export(rounded, "onnx", tmp_path / "graph")
 
 

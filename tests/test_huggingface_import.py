@@ -290,7 +290,7 @@ def test_a_vocabulary_in_lines_with_its_options_beside_it(tmp_path, lower, ids):
 def test_the_bias_of_a_head_is_kept_and_the_rest_is_told_of(encoder):
     bias = torch.arange(float(len(PIECES)))
     write(encoder, BERT, bert_weights() | {"cls.predictions.bias": bias})
-    with pytest.warns(SeqlabWarning, match="has a layer that Seqlab's has not"):
+    with pytest.warns(SeqlabWarning, match="has a layer that Seqlab does not have"):
         model = read(encoder).model
     assert model.head.output.bias.tolist() == [
         0,
@@ -364,7 +364,7 @@ def refusal(folder):
     [
         (
             {"model_type": "t5"},
-            "'model_type' is 't5' Seqlab reads models in which it is one of: bert, gpt2",
+            "'model_type' is 't5' Seqlab only reads models in which it is one of: bert, gpt2",
         ),
         ({"model_type": ["bert"]}, "one of: bert, gpt2"),
         ({"model_type": ...}, "there is no 'model_type'"),
@@ -381,11 +381,11 @@ def refusal(folder):
             {"num_hidden_layers": 3},
             "there is no weight 'encoder.layer.2.attention.self.query.weight'",
         ),
-        ({"num_hidden_layers": 10**9}, "smaller than the model that config.json tells of"),
-        ({"intermediate_size": 10**15}, "smaller than the model that config.json tells of"),
+        ({"num_hidden_layers": 10**9}, "smaller than the model that config.json describes"),
+        ({"intermediate_size": 10**15}, "smaller than the model that config.json describes"),
         (
             {"max_position_embeddings": 15},
-            "has shape (16, 12) and type torch.float32, where config.json asks for 15 by 12",
+            "has shape (16, 12) and type torch.float32, but config.json asks for 15 by 12",
         ),
         (
             {"intermediate_size": 19},
@@ -403,7 +403,7 @@ def test_odd_configs_are_refused(encoder, change, message):
     [
         ({"tie_word_embeddings": False}, "'tie_word_embeddings' is 'False'"),
         ({"scale_attn_by_inverse_layer_idx": True}, "'scale_attn_by_inverse_layer_idx' is 'True'"),
-        ({"n_positions": "many"}, "'n_positions' is 'many', not a whole number"),
+        ({"n_positions": "many"}, "'n_positions' is 'many', not an integer"),
         ({"n_positions": 2}, "'data.max_target'"),
         ({"n_inner": 21}, "'h.0.mlp.c_fc.weight' has shape (12, 20)"),
     ],
@@ -423,28 +423,28 @@ def part(name, **changes):
         (part("model", type="Unigram"), "tokenizer.json: model: 'type' is 'Unigram'"),
         (part("model", max_input_chars_per_word=50), "'max_input_chars_per_word' is '50'"),
         (part("normalizer", type="NFC"), "normalizer: 'type' is 'NFC'"),
-        (changed(WORD_PIECES, normalizer=None), "normalizer: not an object with named parts"),
+        (changed(WORD_PIECES, normalizer=None), "normalizer: not a JSON object"),
         (part("pre_tokenizer", type="Metaspace"), "pre_tokenizer: 'type' is 'Metaspace'"),
         (part("model", vocab={"a": 0}), "there is no [PAD]"),
-        (part("model", vocab=["a"]), "must give each piece a number of its own"),
+        (part("model", vocab=["a"]), "must give each piece a different number"),
         (
             part("model", vocab=WORD_PIECES["model"]["vocab"] | {"z": 0}),
-            "must give each piece a number of its own",
+            "must give each piece a different number",
         ),
         (
             part("model", vocab=WORD_PIECES["model"]["vocab"] | {"z": -1}),
-            "must give each piece a number of its own",
+            "must give each piece a different number",
         ),
         (
             part("model", vocab=WORD_PIECES["model"]["vocab"] | {"z": 99}),
-            "the tokenizer has more pieces than the model's 13",
+            "the tokenizer has more pieces than the model, which has 13",
         ),
         (part("model", vocab=WORD_PIECES["model"]["vocab"] | {"": 13}), "empty piece"),
         (
             changed(WORD_PIECES, added_tokens=[{"id": 1}]),
-            "must give each piece a number of its own",
+            "must give each piece a different number",
         ),
-        ([], "not an object with named parts"),
+        ([], "not a JSON object"),
         ("{", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
     ],
@@ -505,7 +505,7 @@ def test_a_pickle_is_never_opened(encoder):
     assert "model.safetensors: there is no such file" in refusal(encoder)
 
 
-def test_files_that_are_odd(encoder, monkeypatch):
+def test_malformed_files_are_refused(encoder, monkeypatch):
     (encoder / "model.safetensors").write_bytes(b"no")
     assert "not a safetensors file" in refusal(encoder)
     (encoder / "config.json").write_bytes(b"\xff")
@@ -514,7 +514,7 @@ def test_files_that_are_odd(encoder, monkeypatch):
     assert "config.json: larger than 0 MB" in refusal(encoder)
 
 
-def test_weights_that_are_odd(encoder):
+def test_malformed_weights_are_refused(encoder):
     weights = bert_weights()
     name = "encoder.layer.1.output.dense.bias"
     write(encoder, BERT, weights | {name: weights[name].long()})

@@ -1,4 +1,4 @@
-"""Models in the files of other programs: what those compute with them is what they compute here, or they are refused.
+"""Export of models to the formats of other programs, which compute the same; other models are refused.
 
 export(seqlab.load("runs/en-fr"), "ctranslate2", "en-fr-ct2")
 """
@@ -15,7 +15,7 @@ FORMATS = ("ctranslate2", "huggingface", "onnx")
 
 
 def export(model: Model, to: str, out: str | Path) -> Path:
-    """Write a model into the new directory `out` as another program reads it: one of FORMATS."""
+    """Write a model into the new directory `out`, in one of FORMATS."""
     if to not in FORMATS:
         raise UsageError(f"there is no format '{to}'", hint=nearest(to, FORMATS))
     refuse_existing(Path(out))

@@ -1,6 +1,6 @@
-"""A translator as CTranslate2 runs it: `ctranslate2.Translator(folder).translate_batch([tokens])`.
+"""Export of a translator to CTranslate2: `ctranslate2.Translator(folder).translate_batch([tokens])`.
 
-The token of an id is what `tokens_of` says. What a search must never write has no chance there either.
+`tokens_of` gives the tokens. Tokens that a search never writes get a bias that excludes them there, too.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from seqlab.tasks.text_generation import NEVER, target_limits
 from seqlab.text import EOS, SOS, UNK, Tokenizer
 
 TO = "CTranslate2"
-UNLIKELY = -1e4  # a bias
+EXCLUDED_BIAS = -1e4  # of tokens that are never written
 
 
 def write(bundle: Bundle, folder: Path) -> None:
@@ -29,9 +29,10 @@ def write(bundle: Bundle, folder: Path) -> None:
         ) from None
     if set(bundle.codec.tokenizers) != {"source", "target"}:
         raise refuse(
-            TO, f"it is a '{bundle.recipe.task}' model, and only translators of text go there"
+            TO, f"it is a '{bundle.recipe.task}' model, and only translators of text are supported"
         )
-    (encoder, decoder), model = translator(bundle, TO), bundle.model
+    encoder, decoder = translator(bundle, TO)
+    model = bundle.model
     kinds = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh"}
     like = {
         "pre_norm": encoder.norm == "pre",
@@ -46,7 +47,7 @@ def write(bundle: Bundle, folder: Path) -> None:
     _linear(
         spec.decoder.projection, model.decoder.head.output.weight, model.decoder.head.output.bias
     )
-    spec.decoder.projection.bias[list(NEVER)] = UNLIKELY
+    spec.decoder.projection.bias[list(NEVER)] = EXCLUDED_BIAS
     most = target_limits(bundle, bundle.recipe.decode).most
     for side, part, longest in (
         (spec.encoder, model.encoder, 0),
@@ -71,7 +72,7 @@ def write(bundle: Bundle, folder: Path) -> None:
 
 
 def tokens_of(tokenizer: Tokenizer) -> list[str]:
-    """A name for each id, no two alike: of byte pairs, as the `tokenizers` library spells them."""
+    """Return a unique token for each id; for byte pairs, those of the `tokenizers` library."""
     ids = tokenizer.to_json()["library"]["model"]["vocab"] if tokenizer.kind == "bpe" else None
     return list(tokenizer.vocabulary) if ids is None else sorted(ids, key=ids.__getitem__)
 

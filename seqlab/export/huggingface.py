@@ -1,4 +1,4 @@
-"""A model as a Hugging Face directory: config.json, model.safetensors, tokenizer.json, for their library to read.
+"""Export of a model as a Hugging Face directory: config.json, model.safetensors, tokenizer.json.
 
 encoders with the norm after the sum and on the embeddings   BERT
 encoders with the norm before                                Megatron-BERT
@@ -38,12 +38,14 @@ ROLES = {
     "sep_token": SEP,
     "mask_token": MASK,
 }
-MEGATRON = {  # where it differs from BERT
+# layers whose names differ from those of BERT
+MEGATRON = {
     "encoder.blocks.#.first.norm": "encoder.layer.#.attention.ln",
     "encoder.blocks.#.second.norm": "encoder.layer.#.ln",
     "encoder.norm": "encoder.ln",
 }
-SIDE = {  # ours: theirs, of Pegasus and Marian
+# our layers and those of Pegasus and Marian, in the encoder or the decoder
+SIDE = {
     "blocks.#.attention.query_key_value": "layers.#.self_attn",
     "blocks.#.attention.mix": "layers.#.self_attn.out_proj",
     "blocks.#.first.norm": "layers.#.self_attn_layer_norm",
@@ -56,18 +58,17 @@ SIDE = {  # ours: theirs, of Pegasus and Marian
     "norm": "layer_norm",
 }
 Table = dict[str, Any]
-Written = tuple[
-    Table, dict[str, Tensor], dict[str, str]
-]  # the config, the weights, and what special tokens are called
+# the config, the weights, and the names of special tokens
+Parts = tuple[Table, dict[str, Tensor], dict[str, str]]
 
 
 def write(bundle: Bundle, folder: Path) -> None:
-    """Write the directory; what has no counterpart is refused before anything is written."""
+    """Write the directory; models without a counterpart are refused before anything is written."""
     writes = "target" in bundle.codec.tokenizers
     if "source" not in bundle.codec.tokenizers or not isinstance(
         bundle.model, MaskedLanguageModel | Tagger | Seq2Seq
     ):
-        raise refuse(TO, f"what a '{bundle.recipe.name}' has on top of its layers is nowhere there")
+        raise refuse(TO, f"it has no counterpart of the output layers of a '{bundle.recipe.name}'")
     config, weights, names = (_translator if writes else _encoder)(bundle)
     library = _library(bundle, bundle.codec.source_tokenizer, names)
     called = {role: names[SPECIALS[index]] for role, index in ROLES.items()}
@@ -85,13 +86,14 @@ def write(bundle: Bundle, folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
-def _encoder(bundle: Bundle) -> Written:
-    """BERT, or Megatron-BERT; of a masked model only the encoder, for their heads have a layer more than ours."""
-    stack, labels = transformer(bundle, "encoder", TO), getattr(bundle.codec.target, "labels", None)
+def _encoder(bundle: Bundle) -> Parts:
+    """Return BERT, or Megatron-BERT; of a masked model only the encoder, because their heads have one layer more."""
+    stack = transformer(bundle, "encoder", TO)
+    labels = getattr(bundle.codec.target, "labels", None)
     post = stack.norm == "post"
     if post != stack.entrance_norm:
         raise refuse(
-            TO, "it has a norm after its sums but none on its embeddings, or the other way round"
+            TO, "it has a norm after its residual sums but none on its embeddings, or the reverse"
         )
     layers = {
         ours: f"bert.{theirs}" for ours, theirs in (LAYERS if post else LAYERS | MEGATRON).items()
@@ -132,12 +134,13 @@ def _encoder(bundle: Bundle) -> Written:
     return config, weights, OF_BERT
 
 
-def _translator(bundle: Bundle) -> Written:
-    """Pegasus or Marian: one table for source, target and output, a bias on the logits, any table of positions."""
-    (encoder, decoder), model = translator(bundle, TO), bundle.model
+def _translator(bundle: Bundle) -> Parts:
+    """Return Pegasus or Marian: shared embeddings, a bias on the logits, and any table of positions."""
+    encoder, decoder = translator(bundle, TO)
+    model = bundle.model
     if not (bundle.recipe.shared and bundle.recipe.model.tie):
         raise refuse(
-            TO, "it has not one vocabulary and one table of vectors for source, target and output"
+            TO, "source, target and output do not share one vocabulary and one embedding table"
         )
     if encoder.epsilon != 1e-5:
         raise refuse(TO, f"its norms add {encoder.epsilon} to the variance, and theirs 1e-05")
@@ -182,7 +185,7 @@ def _translator(bundle: Bundle) -> Written:
 
 
 def _generation(bundle: Bundle) -> Table:
-    """How their `generate` does what the recipe's [decode] asks for."""
+    """Return the settings of their `generate` for [decode] of the recipe."""
     decode = bundle.recipe.decode
     return {
         "decoder_start_token_id": SOS,
@@ -197,7 +200,7 @@ def _generation(bundle: Bundle) -> Table:
 
 
 def _renamed(model: nn.Module, layers: dict[str, str], parts: tuple[str, ...]) -> dict[str, Tensor]:
-    """Our parameters by their names; queries, keys and values are three `parts`."""
+    """Return our parameters by their names; queries, keys and values become three `parts`."""
     weights: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
         owner, theirs, part = their_name(name, layers)
@@ -211,13 +214,13 @@ def _renamed(model: nn.Module, layers: dict[str, str], parts: tuple[str, ...]) -
 
 
 def _library(bundle: Bundle, tokenizer: Tokenizer, names: dict[str, str]) -> Library:
-    """Our tokenizer as one of the `tokenizers` library, with its special tokens under the family's names."""
+    """Return our tokenizer as one of the `tokenizers` library, with the special tokens of the model family."""
     settings = tokenizer.normaliser
     if tokenizer.kind not in ("bpe", "wordpiece") or settings.letters_only:
         what = (
             "letters only" if settings.letters_only else f"a tokenizer of kind '{tokenizer.kind}'"
         )
-        raise refuse(TO, f"it reads {what}, of which their tokenizer.json has none")
+        raise refuse(TO, f"it reads {what}, which their tokenizer.json does not support")
     form = [] if settings.form == "none" else [getattr(normalizers, settings.form)()]
     steps = [*form, *([normalizers.Lowercase(), *form] if settings.lower else [])]
     if isinstance(tokenizer, WordPieceTokenizer):

@@ -1,9 +1,9 @@
-"""A classifier, tagger or masked model as one ONNX graph, from the ids of one text (or its frames) to logits.
+"""Export of a classifier, tagger or masked model as one ONNX graph, from ids (or frames) to logits.
 
 session = onnxruntime.InferenceSession("DIR/model.onnx")
 session.run(None, {"source": ids})       # 1 by length; the ids are those of tokenizer.json, which is Seqlab's own
 
-One row at a time and of any length, so that nothing is padded.
+The graph takes one row of any length, so that nothing is padded.
 """
 
 import json
@@ -27,14 +27,15 @@ OPSET = 17
 
 
 def write(bundle: Bundle, folder: Path) -> None:
-    """Write model.onnx, with the tokenizer and the labels beside it."""
+    """Write model.onnx, and tokenizer.json with the tokenizer and the labels."""
     try:
         import onnx  # noqa: F401  (torch's exporter needs it)
     except ImportError:
         raise UsageError(
             "the package onnx is not installed", hint="pip install onnx onnxruntime"
         ) from None
-    recipe, inputs = bundle.recipe, getattr(getattr(bundle.model, "encoder", None), "inputs", None)
+    recipe = bundle.recipe
+    inputs = getattr(getattr(bundle.model, "encoder", None), "inputs", None)
     kind = getattr(recipe.model.encoder, "kind", None)
     if (
         recipe.model.decoder is not None
@@ -48,7 +49,7 @@ def write(bundle: Bundle, folder: Path) -> None:
             TO, f"a '{kind}' encoder with these inputs is a loop, whose length a graph would fix"
         )
     if bundle.int8:
-        raise refuse(TO, "its products are taken in bytes")
+        raise refuse(TO, "its matrices are int8")
     entry = bundle.codec.source.entry
     source = torch.zeros(1, 3, dtype=torch.long)
     if isinstance(entry, Measured):
@@ -58,10 +59,9 @@ def write(bundle: Bundle, folder: Path) -> None:
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter(
             "ignore"
-        )  # that what is fixed while it is traced stays so: the tests know
-        graph(
-            source[:, :1].repeat_interleave(recipe.data.max_source, 1)
-        )  # so that all positions are there
+        )  # about constants of the traced graph, which the tests cover
+        # builds the position table for the longest source
+        graph(source[:, :1].repeat_interleave(recipe.data.max_source, 1))
         torch.onnx.register_custom_op_symbolic("aten::mT", _transposed, OPSET)
         torch.onnx.export(
             graph,
@@ -80,18 +80,18 @@ def write(bundle: Bundle, folder: Path) -> None:
 
 
 class _Forward(nn.Module):
-    """All that a model does between what it reads and its logits."""
+    """The forward pass of a model from its input to its logits."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source: Shaped[Tensor, "1 T *F"]) -> Float[Tensor, "1 N V"]:
-        everything = torch.ones(source.shape[:2], dtype=torch.long).sum(1)
-        return self.model.head(self.model.features(Padded(source, everything)))
+        lengths = torch.ones(source.shape[:2], dtype=torch.long).sum(1)
+        return self.model.head(self.model.features(Padded(source, lengths)))
 
 
 def _transposed(graph: Any, x: Any) -> Any:
-    """`.mT`, which torch's exporter does not know."""
+    """Export `.mT`, which the exporter of torch does not support."""
     last = x.type().dim() - 1
     return graph.op("Transpose", x, perm_i=[*range(last - 1), last, last - 1])

@@ -1,4 +1,4 @@
-"""Transformers as other programs know them: what they must not be, and the parts that are written in another way."""
+"""Checks whether a Transformer has a counterpart in other programs, and its position table, for all exports."""
 
 import torch
 from jaxtyping import Float
@@ -12,7 +12,7 @@ from seqlab.recipe import TransformerConfig
 
 
 def refuse(to: str, reason: str) -> UsageError:
-    """Why a model cannot be written in a format."""
+    """Return the error for a model that a format does not support."""
     return UsageError(
         f"this model has no counterpart in {to}: {reason}",
         hint="its own directory works with `seqlab predict` and `seqlab serve`; nothing was written.",
@@ -20,11 +20,12 @@ def refuse(to: str, reason: str) -> UsageError:
 
 
 def transformer(bundle: Bundle, side: str, to: str) -> TransformerConfig:
-    """The settings of the encoder or the decoder, where they are those of a Transformer as everybody builds it."""
-    stack, model = getattr(bundle.recipe.model, side), bundle.model
+    """Return the settings of the encoder or decoder; raise an error if it is not a standard Transformer."""
+    stack = getattr(bundle.recipe.model, side)
+    model = bundle.model
     if not isinstance(stack, TransformerConfig) or stack.kind != "transformer":
         raise refuse(to, f"its {side} is of kind '{stack.kind}', not a Transformer")
-    odd = {
+    unsupported = {
         "rotary positions": stack.positions == "rotary",
         "batch norms": stack.normalise == "batch",
         "a window": stack.window is not None,
@@ -32,28 +33,28 @@ def transformer(bundle: Bundle, side: str, to: str) -> TransformerConfig:
         "inputs that are not tokens": side == "encoder"
         and not isinstance(model.encoder.inputs, TokenInputs),
     }
-    for what, is_so in odd.items():
-        if is_so:
-            raise refuse(to, f"it has {what}")
+    for feature, is_used in unsupported.items():
+        if is_used:
+            raise refuse(to, f"it has {feature}")
     return stack
 
 
 def translator(bundle: Bundle, to: str) -> tuple[TransformerConfig, TransformerConfig]:
-    """Encoder and decoder of a translator whose two sides are built alike."""
+    """Return the settings of encoder and decoder of a translator; raise an error if they differ."""
     if bundle.recipe.model.pointer:
         raise refuse(to, "it copies tokens of its source ('model.pointer')")
-    encoder, decoder = transformer(bundle, "encoder", to), transformer(bundle, "decoder", to)
-    for what in ("size", "norm", "activation", "scale", "epsilon"):
-        if getattr(encoder, what) != getattr(decoder, what):
-            raise refuse(to, f"its encoder and its decoder differ in '{what}'")
+    encoder = transformer(bundle, "encoder", to)
+    decoder = transformer(bundle, "decoder", to)
+    for setting in ("size", "norm", "activation", "scale", "epsilon"):
+        if getattr(encoder, setting) != getattr(decoder, setting):
+            raise refuse(to, f"its encoder and its decoder differ in '{setting}'")
     if encoder.entrance_norm or decoder.entrance_norm or encoder.segments:
         raise refuse(to, "it has a norm on its embeddings, or segments")
     return encoder, decoder
 
 
 def position_table(part: nn.Module, *, most: int = 0) -> Float[Tensor, "P D"]:
-    """What is added at each position, written out. Sinusoids are a table too: as long as the recipe's longest text, or
-    as `most`."""
+    """Return the position embeddings as a table; sinusoids for the longest text of the recipe, or `most` positions."""
     positions = next(module for module in part.modules() if isinstance(module, Positions))
     if positions.table is not None:
         return positions.table.detach()

@@ -1,1 +1,1 @@
-"""Scores, and the baselines they stand beside."""
+"""Scores, and simple baselines to compare them with."""

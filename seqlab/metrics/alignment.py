@@ -1,14 +1,14 @@
-"""How far two sequences of frames are apart when one may go faster or slower than the other."""
+"""The distance of two sequences of frames with different timing, by dynamic time warping."""
 
 import numpy as np
 from jaxtyping import Float
 
 
 def aligned_distance(one: Float[np.ndarray, "S D"], other: Float[np.ndarray, "T D"]) -> float:
-    """The mean distance of aligned frames, under the alignment for which that is least (dynamic time warping).
+    """Return the mean distance of aligned frames under the best alignment (dynamic time warping).
 
-    Each step of an alignment moves on in one sequence or in both; the sum of distances is divided by T, the length of
-    `other`, which is the reference.
+    Each step of an alignment advances in one sequence or in both; the sum of distances is divided by T, the length of
+    the reference `other`.
     """
     costs = np.linalg.norm(one[:, None] - other[None], axis=-1)
     best = np.full((len(one) + 1, len(other) + 1), np.inf)

@@ -1,9 +1,9 @@
-"""The baseline under every language model: an n-gram that backs off smoothly (Witten and Bell 1991).
+"""The baseline of language models: an interpolated n-gram model (Witten and Bell 1991).
 
     p(w | h) = (c(hw) + n(h) p(w | h')) / (c(h) + n(h))
 
-with c the counts, n(h) how many different tokens followed h, h' the history without its oldest token, and below
-the empty history the uniform distribution. A history that never occurred leaves p(w | h') as it is.
+c are the counts, n(h) is the number of different tokens after h, h' is the history without its oldest token, and below
+the empty history is the uniform distribution. For a history that never occurred, p(w | h) = p(w | h').
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ Ints = Int[np.ndarray, " T"]
 
 @dataclass(frozen=True)
 class _Level:
-    """The n-grams of one length. A history is named by a small number: its place among the n-grams one shorter.
+    """The n-grams of one order. A history is stored as its index among the n-grams of the next lower order.
 
-    So an n-gram is (history, token), one integer below tokens x vocabulary, however long it is.
+    An n-gram (history, token) is therefore one integer below tokens x vocabulary, whatever its order.
     """
 
     ngrams: Int[np.ndarray, " n"]  # history x vocabulary + token, sorted
@@ -42,10 +42,11 @@ class WittenBell:
         self._levels: list[_Level] = []
 
     def fit(self, tokens: Tokens) -> "WittenBell":
-        """Count one long sequence; what was counted before is forgotten."""
+        """Count the n-grams of one long sequence, in place of earlier counts."""
         tokens = self._checked(tokens)
         self._levels = []
-        history, num_histories = np.zeros(len(tokens), dtype=np.int64), 1
+        history = np.zeros(len(tokens), dtype=np.int64)
+        num_histories = 1
         for _ in range(min(self.order, len(tokens))):
             follower = tokens[len(tokens) - len(history) :]
             ngrams, places, counts = np.unique(
@@ -55,22 +56,23 @@ class WittenBell:
             kinds = np.bincount(histories, minlength=num_histories)
             totals = np.bincount(history, minlength=num_histories)
             self._levels.append(_Level(ngrams, counts, totals, kinds))
-            history, num_histories = (
-                places[:-1],
-                len(ngrams),
-            )  # an n-gram is the history of the token after it
+            # an n-gram is the history of the next token
+            history = places[:-1]
+            num_histories = len(ngrams)
         return self
 
     def log_probabilities(self, tokens: Tokens) -> Float[np.ndarray, " T"]:
-        """log p of each token given those before it in this array, in nats."""
+        """Return log p of each token given those before it in this array, in nats."""
         tokens = self._checked(tokens)
         probability = np.full(len(tokens), 1.0 / self.vocabulary_size)
-        history = np.zeros(len(tokens), dtype=np.int64)  # -1: never seen, or before the beginning
+        history = np.zeros(
+            len(tokens), dtype=np.int64
+        )  # -1: not counted, or before the first token
         for level in self._levels:
             places, counts = self._look_up(level, history, tokens)
             counted = history >= 0
             totals, kinds = level.totals[history[counted]], level.kinds[history[counted]]
-            # A history can end the text it was counted in, with no follower: then c and n are 0 and nothing changes.
+            # A history at the end of the counted text may have no next token: then c and n are 0.
             total = totals + kinds
             interpolated = (counts[counted] + kinds * probability[counted]) / np.maximum(total, 1)
             probability[counted] = np.where(total > 0, interpolated, probability[counted])
@@ -78,7 +80,7 @@ class WittenBell:
         return np.log(probability)
 
     def _look_up(self, level: _Level, history: Ints, tokens: Tokens) -> tuple[Ints, Ints]:
-        """Where each n-gram stands in the level (-1 where it never occurred), and its count."""
+        """Return the index of each n-gram in the level, -1 if it never occurred, and its count."""
         grams = history * self.vocabulary_size + tokens
         places = np.minimum(np.searchsorted(level.ngrams, grams), len(level.ngrams) - 1)
         occurs = (history >= 0) & (level.ngrams[places] == grams)
@@ -88,6 +90,6 @@ class WittenBell:
         tokens = np.asarray(tokens, dtype=np.int64)
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.vocabulary_size:
             raise ValueError(
-                f"ids from {tokens.min()} to {tokens.max()} in a vocabulary of {self.vocabulary_size}"
+                f"token ids from {tokens.min()} to {tokens.max()}, but they must be below {self.vocabulary_size}"
             )
         return tokens

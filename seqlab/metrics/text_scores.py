@@ -1,6 +1,6 @@
-"""Scores of generated text: BLEU and chrF, with the tokenizer that fits the script in which the text is written.
+"""Scores of generated text: BLEU and chrF, with the tokenizer for the script of the text.
 
-Chinese, Japanese, Thai, Lao, Khmer and Burmese are written without blanks: splitting there gives whole sentences.
+Chinese, Japanese, Thai, Lao, Khmer and Burmese have no blanks between words, so splitting at blanks gives sentences.
 """
 
 import unicodedata
@@ -17,29 +17,29 @@ from jaxtyping import Float
 from seqlab.metrics.scores import ExampleScores, Totals
 
 JAPANESE = ("HIRAGANA", "KATAKANA")
-_LETTERS_OF_A_WORD = {  # of scripts without blanks: the mean length of a word, in letters, where somebody cut the text
+# scripts without blanks, and the mean length of a word in them, in letters
+_LETTERS_OF_A_WORD = {
     **dict.fromkeys(("CJK", *JAPANESE, "BOPOMOFO", "YI"), 2),
     **dict.fromkeys(("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "JAVANESE", "BALINESE"), 4),
 }
-_LONG = 20  # letters of a word in any other script; what is longer on average, as proteins are, is not words
+_LONG = 20  # letters: text of other scripts whose words are longer on average is not made of words, as proteins
 
 
 def corpus_scores(
     outputs: Sequence[str], references: Sequence[str], *, lower: bool = False
 ) -> dict[str, float | str]:
-    """BLEU and chrF of sacreBLEU, each with the signature that makes it comparable."""
+    """Return BLEU and chrF of sacreBLEU, with their signatures."""
     return _scores(outputs, [list(references)], lower=lower)
 
 
 def caption_scores(
     outputs: Sequence[str], references: Sequence[Sequence[str]], *, lower: bool = False
 ) -> dict[str, float | str]:
-    """The same with several references for each output, and BLEU-1, which counts words alone."""
+    """Return BLEU-1, BLEU and chrF with several references for each output."""
     from sacrebleu.metrics import BLEU
 
-    streams = [
-        list(stream) for stream in zip_longest(*references)
-    ]  # where one has fewer, sacreBLEU takes None
+    # sacreBLEU takes None for a missing reference
+    streams = [list(stream) for stream in zip_longest(*references)]
     words = BLEU(lowercase=lower, max_ngram_order=1, tokenize=_tokenizer(streams))
     return {
         "bleu_1": words.corpus_score(list(outputs), streams).score,
@@ -50,11 +50,11 @@ def caption_scores(
 def bleu(
     outputs: Sequence[str], references: Sequence[Sequence[str]], *, lower: bool = False
 ) -> ExampleScores:
-    """BLEU over all outputs, from what each contributes: right n-grams of each order, all of them, both lengths."""
+    """Return BLEU over all outputs, from the counts of each: right n-grams and all n-grams by order, both lengths."""
     from sacrebleu.metrics import BLEU
 
     tokenizer = _tokenizer([[texts[0] for texts in references if texts]])
-    # of one sentence: counts are the same
+    # effective_order does not change the counts of a sentence
     metric = BLEU(lowercase=lower, tokenize=tokenizer, effective_order=True)
 
     def formula(totals: Totals) -> Float[np.ndarray, " D"]:
@@ -84,7 +84,7 @@ def _bleu(totals: list[int]) -> float:
     from sacrebleu.metrics import BLEU
 
     *counts, sys_len, ref_len = totals
-    # a draw of short answers may hold no four words in a row: it is scored by the orders that it has
+    # a bootstrap sample of short answers may have no 4-grams: it is scored by the orders that it has
     score = BLEU.compute_bleu(
         counts[:4], counts[4:], sys_len, ref_len, smooth_method="exp", effective_order=True
     )
@@ -92,14 +92,14 @@ def _bleu(totals: list[int]) -> float:
 
 
 def _tokenizer(streams: Any) -> str:
-    """What fits the script of the references; the first thousand show it."""
+    """Return the tokenizer for the script of the references, from the first thousand of them."""
     return bleu_tokenizer(
         "\n".join(text for stream in streams[:1] for text in stream[:1000] if text)
     )
 
 
 def bleu_tokenizer(text: str) -> str:
-    """The tokenizer of sacreBLEU that fits a text: '13a' separates words at blanks and punctuation."""
+    """Return the tokenizer of sacreBLEU for a text; '13a' splits at blanks and punctuation."""
     shares = scripts(text)
     if sum(shares.get(name, 0) for name in JAPANESE) > 0.1:
         return "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
@@ -112,7 +112,7 @@ def bleu_tokenizer(text: str) -> str:
 
 
 def separates_words(text: str) -> bool:
-    """Whether blanks separate the words of a text: its letters between two blanks are as few as a word has."""
+    """Return whether blanks separate the words of a text, by the mean number of letters between blanks."""
     shares = scripts(text)
     if not shares:
         return True
@@ -123,7 +123,7 @@ def separates_words(text: str) -> bool:
 
 
 def scripts(text: str) -> dict[str, float]:
-    """The share of each script among the letters of a text, by its name in Unicode: LATIN, CJK, THAI, ..."""
+    """Return the share of each script among the letters of a text, by its Unicode name: LATIN, CJK, THAI, ..."""
     counts = Counter(_script(character) for character in text if character.isalpha())
     total = counts.total()
     return {name: count / total for name, count in counts.most_common()}

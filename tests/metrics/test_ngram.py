@@ -83,7 +83,7 @@ def test_nothing_has_no_probabilities():
 
 @pytest.mark.parametrize("bad", [-1, 4])
 def test_an_id_outside_the_vocabulary(bad):
-    with pytest.raises(ValueError, match="in a vocabulary of 4"):
+    with pytest.raises(ValueError, match="must be below 4"):
         WittenBell(2, 4).fit(np.array([0, bad]))
 
 
