@@ -510,8 +510,8 @@ def test_malformed_files_are_refused(encoder, monkeypatch):
     assert "not a safetensors file" in refusal(encoder)
     (encoder / "config.json").write_bytes(b"\xff")
     assert "config.json: not valid UTF-8" in refusal(encoder)
-    monkeypatch.setattr(huggingface, "LARGEST", 0)
-    assert "config.json: larger than 0 MB" in refusal(encoder)
+    monkeypatch.setattr(huggingface, "MAX_BYTES", 0)
+    assert "config.json: larger than the limit of 0 MB" in refusal(encoder)
 
 
 def test_malformed_weights_are_refused(encoder):
