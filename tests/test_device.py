@@ -70,7 +70,7 @@ def test_a_model_and_its_batches_are_made_where_asked(positions):
 def test_models_of_hidden_states_stay_on_the_cpu():
     with (
         torch.device("meta"),
-        pytest.raises(UsageError, match="recipe 't' is computed on the CPU alone"),
+        pytest.raises(UsageError, match="recipe 't' runs only on the CPU"),
     ):
         model("lm", hmm={"states": 2})
 

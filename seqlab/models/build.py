@@ -1,6 +1,6 @@
-"""A recipe's parts as networks with their first, random weights: encoders, decoders, pooling, heads.
+"""Build the parts of a recipe with initial random weights: encoders, decoders, pooling and heads.
 
-Which of them make a model is for the task to say.
+The task decides which parts make a model.
 """
 
 from collections.abc import Callable
@@ -56,19 +56,17 @@ from seqlab.recipe import (
 )
 
 Layers = TypeVar("Layers", bound=nn.Module)
+# Of the embeddings of a recurrent language model. Its tokens are few and frequent, and with a smaller deviation it
+# learns far more slowly. Other models start with a smaller one, because rare words would only add noise.
 LM_EMBEDDING_DEVIATION = 2.0
-"""The deviation of what a recurrent language model reads: its tokens are few and seen often, and a cell that hardly
-hears them at first learns far more slowly. Rare words would only be noise at that volume: other models begin softly."""
 
 
 def build_seeded(recipe: Recipe, make: Callable[[], nn.Module]) -> nn.Module:
-    """A model whose first weights depend on the recipe's seed alone, on whatever device it ends up."""
+    """Build a model whose initial weights depend only on the seed of the recipe, not on the device."""
     device = torch.get_default_device()
-    on_cpu = recipe.model.hmm is not None or recipe.model.lds is not None
-    if on_cpu and device.type != "cpu":
-        raise UsageError(
-            f"recipe '{recipe.name}' is computed on the CPU alone", hint="leave out --device."
-        )
+    needs_cpu = recipe.model.hmm is not None or recipe.model.lds is not None
+    if needs_cpu and device.type != "cpu":
+        raise UsageError(f"recipe '{recipe.name}' runs only on the CPU", hint="leave out --device.")
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(recipe.train.seed)
         model = make()
@@ -76,20 +74,20 @@ def build_seeded(recipe: Recipe, make: Callable[[], nn.Module]) -> nn.Module:
 
 
 def build_seq2seq(recipe: Recipe, entry: Tokens | Measured, num_tokens: int) -> Seq2Seq:
-    """An encoder and a decoder that writes one of `num_tokens` tokens at each step."""
+    """Build an encoder and a decoder over `num_tokens` tokens."""
     encoder = build_encoder(recipe, entry)
     decoder = build_decoder(recipe, num_tokens, encoder=encoder)
-    if (
-        recipe.model.tie and recipe.shared and recipe.source.kind != "vectors"
-    ):  # one vocabulary serves both
-        source, target = embedding_of(encoder), embedding_of(decoder)
+    shares_vocabulary = recipe.shared and recipe.source.kind != "vectors"
+    if recipe.model.tie and shares_vocabulary:
+        source = embedding_of(encoder)
+        target = embedding_of(decoder)
         if source.weight.shape == target.weight.shape:
             source.weight = target.weight
     return Seq2Seq(encoder, decoder)
 
 
 def build_pooling(recipe: Recipe, encoder: Encoder, *, positions: int = 1) -> Pooling:
-    """How the states of an encoder become one vector; `positions` is how many there are, where that is fixed."""
+    """Build the pooling of encoder states into one vector; `positions` is their number, if it is fixed."""
     settings = recipe.model
     return Pooling(
         settings.pooling,
@@ -104,7 +102,7 @@ def build_pooling(recipe: Recipe, encoder: Encoder, *, positions: int = 1) -> Po
 
 
 def build_encoder(recipe: Recipe, entry: Tokens | Measured, *, most: int | None = None) -> Encoder:
-    """What reads a source whose positions enter as `entry` says, at most `most` of them, else data.max_source."""
+    """Build the encoder of a source with at most `most` positions, by default data.max_source."""
     if recipe.image is None or isinstance(entry, Tokens):
         return _sequence_encoder(recipe, entry, most)
     pictures = PictureInputs(list(entry.mean), list(entry.deviation), recipe.image)
@@ -112,18 +110,20 @@ def build_encoder(recipe: Recipe, entry: Tokens | Measured, *, most: int | None 
 
 
 def _picture_encoder(recipe: Recipe, image: ImageConfig, row_size: int) -> Encoder:
-    settings, dropout = recipe.model.encoder, recipe.model.dropout
+    settings = recipe.model.encoder
+    dropout = recipe.model.dropout
     if isinstance(settings, ConvolutionConfig):
         return ConvolutionalEncoder(settings, image, dropout=dropout)
     if isinstance(settings, GlimpseConfig):
         return GlimpseEncoder(settings, image, dropout=dropout)
-    entry = Measured((0.0,) * row_size, (1.0,) * row_size)  # the numbers are scaled already
+    entry = Measured((0.0,) * row_size, (1.0,) * row_size)  # `PictureInputs` has scaled the pixels
     return _sequence_encoder(recipe, entry, None)
 
 
 def _sequence_encoder(recipe: Recipe, entry: Tokens | Measured, most: int | None) -> Encoder:
-    """What reads a sequence of tokens or of vectors."""
-    settings, stack = recipe.model, recipe.model.encoder
+    """Build the encoder of a sequence of tokens or of vectors."""
+    settings = recipe.model
+    stack = settings.encoder
     if isinstance(stack, StackConfig):
         inputs = _inputs(recipe, entry, settings.embedding)
         layers = recurrent_stack(inputs.size, stack, dropout=settings.dropout, name="encoder")
@@ -140,7 +140,7 @@ def _sequence_encoder(recipe: Recipe, entry: Tokens | Measured, most: int | None
         inputs.size, stack, most=longest, dropout=settings.entrance_dropout, name="encoder"
     )
     encoder = TransformerEncoder(inputs, entrance, stack, dropout=settings.dropout)
-    return _quiet(encoder) if stack.quiet_start else encoder
+    return _start_at_identity(encoder) if stack.quiet_start else encoder
 
 
 def _inputs(recipe: Recipe, entry: Tokens | Measured, size: int) -> Inputs:
@@ -162,33 +162,32 @@ def _inputs(recipe: Recipe, entry: Tokens | Measured, size: int) -> Inputs:
 def build_decoder(
     recipe: Recipe, num_tokens: int, *, encoder: Encoder | None = None
 ) -> TrainableDecoder:
-    """What writes tokens, looking at what an encoder has read if there is one."""
-    settings, stack = recipe.model, recipe.model.decoder
+    """Build the decoder, which attends to an encoder if there is one."""
+    settings = recipe.model
+    stack = settings.decoder
     if stack is None:
         raise RecipeError(f"recipe '{recipe.name}' has no decoder", hint="give it [model.decoder].")
     size = stack.size if isinstance(stack, TransformerConfig) else settings.embedding
-    loud = (
-        LM_EMBEDDING_DEVIATION
-        if encoder is None and isinstance(stack, StackConfig) and not settings.tie
-        else None
-    )
-    embedding = Embedding(num_tokens, size, name="decoder", deviation=loud)
+    is_recurrent_lm = encoder is None and isinstance(stack, StackConfig)
+    deviation = LM_EMBEDDING_DEVIATION if is_recurrent_lm and not settings.tie else None
+    embedding = Embedding(num_tokens, size, name="decoder", deviation=deviation)
     if isinstance(stack, TransformerConfig):
         decoder = _transformer_decoder(recipe, stack, embedding, encoder)
     elif encoder is None or settings.attention is None:
         decoder = _recurrent_decoder(recipe, stack, embedding, encoder)
     else:
         decoder = _attentive_decoder(recipe, stack, embedding, encoder, settings.attention)
-    return _copying(recipe, decoder, encoder) if settings.pointer else decoder
+    return _with_pointer(recipe, decoder, encoder) if settings.pointer else decoder
 
 
-def _copying(
+def _with_pointer(
     recipe: Recipe, decoder: TrainableDecoder, encoder: Encoder | None
 ) -> TrainableDecoder:
-    """The decoder with a pointer into the source, whose tokens must be the target's."""
+    """Return the decoder with a pointer into the source, which must share its vocabulary."""
     if encoder is None or not recipe.shared or recipe.source.kind == "vectors":
         raise RecipeError(
-            "'model.pointer' copies tokens of the source", hint="set shared=true, or pointer=false."
+            "'model.pointer' needs one vocabulary for source and target",
+            hint="set shared=true, or pointer=false.",
         )
     head = cast(Head, decoder.head)
     size = (head.project or head.output).in_features
@@ -208,12 +207,12 @@ def _transformer_decoder(
     decoder = TransformerDecoder(
         embedding, entrance, stack, head, memory_size=memory_size, dropout=dropout
     )
-    return _quiet(decoder) if stack.quiet_start else decoder
+    return _start_at_identity(decoder) if stack.quiet_start else decoder
 
 
 @torch.no_grad()
-def _quiet(layers: Layers) -> Layers:
-    """What ends a sublayer begins at zero, and so does the output unless it is an embedding's too."""
+def _start_at_identity(layers: Layers) -> Layers:
+    """Set the last weights of each sublayer to zero, and those of the output unless they are tied to an embedding."""
     for module in layers.modules():
         if isinstance(module, MultiHeadAttention):
             module.mix.weight.zero_()
@@ -229,9 +228,9 @@ def _recurrent_decoder(
 ) -> TrainableDecoder:
     settings = recipe.model
     reads_summary = encoder is not None and settings.context == "every"
-    input_size = settings.embedding + (
-        encoder.summary_size if encoder is not None and reads_summary else 0
-    )
+    input_size = settings.embedding
+    if encoder is not None and reads_summary:
+        input_size += encoder.summary_size
     layers = CausalStack(input_size, stack, dropout=settings.dropout, name="decoder")
     return RecurrentDecoder(
         embedding,
@@ -250,10 +249,12 @@ def _attentive_decoder(
     encoder: Encoder,
     attention: AttentionConfig,
 ) -> TrainableDecoder:
-    settings, memory_size = recipe.model, encoder.output_size
+    settings = recipe.model
+    memory_size = encoder.output_size
     if stack.connection == "dense":
         raise RecipeError(
-            "a decoder with attention cannot be densely connected", hint="use residual or highway."
+            "a decoder with attention cannot have dense connections",
+            hint="use residual or highway.",
         )
     input_size, feature_size = attentive_sizes(
         attention, settings.embedding, stack.size, memory_size
@@ -272,21 +273,21 @@ def _attentive_decoder(
 
 
 def build_head(recipe: Recipe, embedding: Embedding, size: int) -> Head:
-    """Logits of the tokens of an embedding, whose weights it shares where the recipe ties them."""
+    """Build the head over the tokens of an embedding, with tied weights if the recipe says so."""
     return Head(size, len(embedding.weight), tied=embedding.weight if recipe.model.tie else None)
 
 
 def embedding_of(part: Encoder | TrainableDecoder | nn.Module) -> Embedding:
-    """Where a part keeps its embedding; of a whole model, the one that it reads its source with."""
+    """Return the embedding of a part; of a whole model, that of its source."""
     for module in cast(nn.Module, part).modules():
         if isinstance(module, Embedding):
             return module
     raise UsageError(
-        "this model has no embeddings", hint="it reads symbols as they are, or features."
+        "this model has no embeddings", hint="use a model that reads tokens through a network."
     )
 
 
 def fill(parameter: nn.Parameter, shape: torch.Size, dtype: torch.dtype) -> None:
-    """Give a parameter its size where only the training data decide it: how many examples or n-grams there are."""
+    """Set the shape of a parameter that depends on the training data, such as the number of n-grams."""
     if isinstance(parameter, UninitializedParameter):
         parameter.materialize(shape, dtype=dtype)

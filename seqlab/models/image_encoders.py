@@ -1,4 +1,4 @@
-"""Pictures to memory: rows or patches for any encoder, a convolutional encoder (S8, S9), or glimpses (S22)."""
+"""Encoders of pictures: rows or patches for any encoder, convolutions (S8, S9), and glimpses (S22)."""
 
 import zlib
 from dataclasses import replace
@@ -22,17 +22,12 @@ from seqlab.recipe import ConvolutionConfig, GlimpseConfig, ImageConfig, StackCo
 from seqlab.types import Vectors
 
 _KEY = zlib.crc32(b"pictures")
-NUMBER_RANGES = (
-    1.0,
-    1.0,
-    1.5,
-    1.0,
-    1.0,
-)  # how far the five numbers go: a centre is never outside of the picture
+# limits of the five numbers of a window, so that its centre is inside the picture
+NUMBER_RANGES = (1.0, 1.0, 1.5, 1.0, 1.0)
 
 
 class PictureInputs(nn.Module):
-    """A picture comes as H rows of W·C pixel values. It leaves as rows, or as patches from left to right and down."""
+    """Standardise a picture of H rows of W·C pixel values; return its rows, or its patches row by row."""
 
     def __init__(self, mean: list[float], deviation: list[float], settings: ImageConfig) -> None:
         super().__init__()
@@ -55,27 +50,28 @@ class PictureInputs(nn.Module):
 
 
 def patches(pixels: Float[Tensor, "B H W C"], side: int) -> Vectors:
-    """Squares of `side` pixels, row by row, each as one vector."""
-    cut = pixels.unflatten(2, (-1, side)).unflatten(1, (-1, side))  # B, row, y, column, x, C
-    return cut.transpose(2, 3).flatten(3).flatten(1, 2)
+    """Return squares of `side` pixels, row by row, each as one vector."""
+    squares = pixels.unflatten(2, (-1, side)).unflatten(1, (-1, side))  # B, row, y, column, x, C
+    return squares.transpose(2, 3).flatten(3).flatten(1, 2)
 
 
 def jittered(pixels: Shaped[Tensor, "B H W C"], settings: ImageConfig) -> Shaped[Tensor, "B H W C"]:
-    """In training, each picture moved and perhaps mirrored, as (seed, step, row) say; its edge fills what is free."""
-    noise, (height, width) = current_noise(), pixels.shape[1:3]
+    """In training, shift and mirror each picture at random, keyed by (seed, step, row); edge pixels are repeated."""
+    noise = current_noise()
+    height, width = pixels.shape[1:3]
     if noise is None or not (settings.shift or settings.flip):
         return pixels
-    drawn = [mix(noise.rows, noise.seed, noise.step, _KEY, way) for way in range(3)]
-    down, right = (number % (2 * settings.shift + 1) - settings.shift for number in drawn[:2])
+    numbers = [mix(noise.rows, noise.seed, noise.step, _KEY, index) for index in range(3)]
+    down, right = (number % (2 * settings.shift + 1) - settings.shift for number in numbers[:2])
     y = (torch.arange(height) - down[:, None]).clamp(0, height - 1)
     x = (torch.arange(width) - right[:, None]).clamp(0, width - 1)
     if settings.flip:
-        x = torch.where((drawn[2] % 2 == 1)[:, None], width - 1 - x, x)
+        x = torch.where((numbers[2] % 2 == 1)[:, None], width - 1 - x, x)
     return pixels[torch.arange(len(pixels))[:, None, None], y[:, :, None], x[:, None]]
 
 
 class PictureEncoder(nn.Module):
-    """An encoder with pictures before it: its memory knows where in the picture each state lies."""
+    """An encoder of pictures, whose memory has the grid of its states."""
 
     def __init__(self, pictures: PictureInputs, encoder: Encoder) -> None:
         super().__init__()
@@ -88,7 +84,7 @@ class PictureEncoder(nn.Module):
 
 
 class FeatureEncoder(nn.Module):
-    """Vectors of another network: max(0, W x + b) for each, and the mean of these as summary."""
+    """An encoder of vectors of another network: max(0, W x + b) for each, with their mean as summary."""
 
     def __init__(self, inputs: Inputs, *, dropout: float) -> None:
         super().__init__()
@@ -100,10 +96,10 @@ class FeatureEncoder(nn.Module):
 
 
 class Block(nn.Module):
-    """max(0, x + F(x)), where F is two convolutions; with a stride the picture is halved (He et al. 2016).
+    """max(0, x + F(x)), where F is two convolutions; with a stride of 2 the picture is halved (He et al. 2016).
 
-    The norm is a layer norm over the channels of each place: a row then depends on no other, as it would in a batch
-    norm, and it is the quickest here.
+    The norm is a layer norm over the channels of each position. With a batch norm, rows would depend on each other; it
+    was also slower.
     """
 
     def __init__(self, before: int, after: int, *, stride: int, name: str) -> None:
@@ -120,20 +116,18 @@ class Block(nn.Module):
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B R h w"]:
         y = _normed(self.norms[0], self.first(x)).relu()
         y = _normed(self.norms[1], self.second(y))
-        if (
-            self.shortcut is not None
-        ):  # a matrix: oneDNN's strided 1 x 1 convolution of few channels can crash
-            x = self.shortcut(x[..., :: self.stride, :: self.stride].permute(0, 2, 3, 1)).permute(
-                0, 3, 1, 2
-            )
+        if self.shortcut is not None:
+            # a linear layer, because oneDNN's strided 1 x 1 convolution of few channels can crash
+            positions = x[..., :: self.stride, :: self.stride].permute(0, 2, 3, 1)
+            x = self.shortcut(positions).permute(0, 3, 1, 2)
         return tap(f"{self.name}.output", (y + x).relu())
 
 
 class ConvolutionalEncoder(nn.Module):
-    """Convolutions that halve a picture again and again; what is left is a grid of places with D features each.
+    """Convolutions that halve a picture repeatedly, down to a grid of positions with D features each.
 
-    States are the places, row by row, each with a sinusoid of its row and one of its column (S9). The summary is one
-    vector (S8): the mean over places of max(0, W x + b), so that a unit may stand for "this, here".
+    The states are the positions, row by row, plus a sinusoid of the row and one of the column (S9). The summary is one
+    vector (S8): the mean over positions of max(0, W x + b), so that a unit can represent a feature at a position.
     """
 
     def __init__(self, settings: ConvolutionConfig, image: ImageConfig, *, dropout: float) -> None:
@@ -142,20 +136,16 @@ class ConvolutionalEncoder(nn.Module):
         widths = [
             min(settings.channels * 2**depth, settings.size) for depth in range(settings.layers)
         ]
-        self.stem, self.norm = (
-            _convolution(image.channels, widths[0], stride=2),
-            LayerNorm(widths[0]),
-        )
+        self.stem = _convolution(image.channels, widths[0], stride=2)
+        self.norm = LayerNorm(widths[0])
         blocks = list[Block]()
         for before, after in pairwise(widths):
             for place in range(settings.blocks):
                 entering, stride = (after, 1) if place else (before, 2)
                 blocks.append(Block(entering, after, stride=stride, name=f"encoder.{len(blocks)}"))
         self.blocks = nn.Sequential(*blocks)
-        self.project, self.last_norm = (
-            nn.Linear(widths[-1], settings.size),
-            LayerNorm(settings.size),
-        )
+        self.project = nn.Linear(widths[-1], settings.size)
+        self.last_norm = LayerNorm(settings.size)
         self.dropout = Dropout(dropout, name="encoder.grid")
         self.pool = nn.Linear(settings.size, settings.size)
         shrink = 2**settings.layers
@@ -165,9 +155,7 @@ class ConvolutionalEncoder(nn.Module):
 
     def forward(self, source: Padded) -> Memory:
         pixels = source.values.unflatten(-1, (self.image.width, self.image.channels))
-        x = _normed(
-            self.norm, self.stem(pixels.permute(0, 3, 1, 2))
-        ).relu()  # channels last, as they came
+        x = _normed(self.norm, self.stem(pixels.permute(0, 3, 1, 2))).relu()
         x = self.blocks(x).permute(0, 2, 3, 1).flatten(1, 2)
         states = self.last_norm(self.project(x)) + self.positions.to(x.dtype)
         states = self.dropout(tap("encoder.grid", states))
@@ -177,11 +165,9 @@ class ConvolutionalEncoder(nn.Module):
 
 
 def grid_positions(height: int, width: int, size: int) -> Float[Tensor, "L D"]:
-    """E54 twice: half of the features say the row of a place, the other half its column."""
-    rows, columns = (
-        sinusoidal_positions(height, size - size // 2),
-        sinusoidal_positions(width, size // 2),
-    )
+    """E54 twice: half of the features encode the row of a position, the other half its column."""
+    rows = sinusoidal_positions(height, size - size // 2)
+    columns = sinusoidal_positions(width, size // 2)
     return torch.cat([rows.repeat_interleave(width, 0), columns.repeat(height, 1)], dim=1)
 
 
@@ -192,15 +178,15 @@ def _convolution(before: int, after: int, *, stride: int) -> nn.Conv2d:
 
 
 def _normed(norm: nn.Module, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-    places = x.permute(0, 2, 3, 1)
-    return norm(places.flatten(1, 2)).view(places.shape).permute(0, 3, 1, 2)
+    positions = x.permute(0, 2, 3, 1)
+    return norm(positions.flatten(1, 2)).view(positions.shape).permute(0, 3, 1, 2)
 
 
 class GlimpseEncoder(nn.Module):
-    """h_t = LSTM([patch_t; where_t], h_{t-1}), where the window of step t is placed by h_{t-1} (E64).
+    """h_t = LSTM([patch_t; window_t], h_{t-1}), where h_{t-1} determines the window of step t (E64).
 
-    States are those after each glimpse; the summary is the last. The first window is learned, and begins as all of
-    the picture.
+    The states are those after each glimpse; the summary is the last. The first window is learnt; initially it is the
+    whole picture.
     """
 
     def __init__(self, settings: GlimpseConfig, image: ImageConfig, *, dropout: float) -> None:

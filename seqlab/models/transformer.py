@@ -1,4 +1,4 @@
-"""The Transformer: encoder and decoder (S15), universal too (S16); the decoder alone is the causal model (S17)."""
+"""The Transformer: encoder and decoder (S15), the Universal Transformer (S16), and the decoder as a causal LM (S17)."""
 
 import math
 import mmap
@@ -25,29 +25,29 @@ from seqlab.recipe import TransformerConfig
 from seqlab.text.vocabulary import SEP
 from seqlab.types import Logits, Mask, PositionIds, PositionLogits, RowIds, Scalar, State, Vectors
 
-AtDepth = Callable[[int, Tensor], Tensor]  # what runs the block of a depth
+AtDepth = Callable[[int, Tensor], Tensor]  # runs the block of a depth
 
-ROOM = 64  # positions that the first cache has, each next one twice as many: pages that nobody writes to cost nothing
-LARGE = 1 << 25  # bytes from which on the C library asks the system for new pages each time
+ROOM = 64  # positions of the first cache; it doubles when full, and pages that are not written take no memory
+LARGE = 1 << 25  # bytes above which the C library asks the system for new pages each time
 
 
 class Ponder(nn.Module):
-    """E56 around a block: the step signal, the halting unit, and the bookkeeping of who still runs."""
+    """E56 around a block: the step signal, the halting unit, and which tokens still run."""
 
     def __init__(self, settings: TransformerConfig, *, name: str) -> None:
         super().__init__()
         self.settings, self.name = settings, name
         self.halt = nn.Linear(settings.size, 1)
-        nn.init.constant_(self.halt.bias, -1.0)  # at first a token takes four steps
+        nn.init.constant_(self.halt.bias, -1.0)  # a token takes about four steps at first
         self.signal = nn.Buffer(
             sinusoidal_positions(settings.layers, settings.size), persistent=False
         )
 
     def forward(self, x: Vectors, block: AtDepth, real: Mask) -> tuple[Vectors, Scalar]:
-        """What the block makes of `x` by the time that each token has halted, and what this costs."""
+        """Apply the block until each token has halted; return the states and the ponder cost."""
         settings, halting = self.settings, start_halting(x)
         for depth, signal in enumerate(self.signal):
-            entered = halting.state + signal.to(x.dtype)  # the signal says how deep we are
+            entered = halting.state + signal.to(x.dtype)  # the signal encodes the depth
             proposed = block(depth, entered)
             p = tap(f"{self.name}.{depth}.halt", self.halt(entered)[..., 0].sigmoid())
             last = depth == settings.layers - 1
@@ -57,9 +57,9 @@ class Ponder(nn.Module):
 
 
 class BlockStack(nn.Module):
-    """What encoder and decoder share: `layers` blocks, or one that is used so many times (S16), and a norm after them.
+    """The blocks of an encoder or decoder: `layers` blocks, or one block applied repeatedly (S16), and a final norm.
 
-    In a Universal Transformer a token that has halted stays as it is, and is still seen by the others.
+    In a Universal Transformer, a halted token keeps its state, and the others still attend to it.
     """
 
     settings: TransformerConfig
@@ -92,7 +92,7 @@ class BlockStack(nn.Module):
         )
 
     def run(self, x: Vectors, block: AtDepth, real: Tensor) -> tuple[Vectors, Scalar | None]:
-        """What leaves the last block, and the penalty of a Universal Transformer; `block` runs the one of a depth."""
+        """Return the output of the last block, and the penalty of a Universal Transformer; `block` runs a depth."""
         penalty = None
         if self.ponder is not None:
             x, penalty = self.ponder(x, block, real)
@@ -103,7 +103,7 @@ class BlockStack(nn.Module):
 
 
 class TransformerEncoder(BlockStack):
-    """Blocks of self-attention; its summary is the mean of its states."""
+    """Blocks of self-attention; the summary is the mean of the states."""
 
     def __init__(
         self, inputs: Inputs, entrance: Entrance, settings: TransformerConfig, *, dropout: float
@@ -125,7 +125,7 @@ class TransformerEncoder(BlockStack):
         ):
             x, penalty = self.run(x, lambda depth, x: blocks[depth % len(blocks)](x, real), real)
             return encoder_memory(source, x, penalty)
-        # nobody looks at the padding: no work on it
+        # without gradients and listeners, pads need not be computed
         packed, _ = self.run(
             x[real][None], lambda depth, x: blocks[depth].without_padding(x, real), real
         )
@@ -134,10 +134,10 @@ class TransformerEncoder(BlockStack):
 
 
 class TransformerDecoder(FeatureDecoder, BlockStack):
-    """Blocks of masked self-attention, each looking at the source where there is one.
+    """Blocks of masked self-attention, with cross-attention if there is a source.
 
-    The state holds each row's position and, for each depth, the keys and values of the tokens so far; the context those
-    of the source for each block.
+    The state has each row's position and, for each depth, the keys and values of the tokens so far; the context has
+    those of the source for each block.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
 
     def features(self, tokens: PositionIds, context: State, state: State) -> Read:
         place, *caches = state
-        first = int(place[0]) if len(place) else 0  # all rows of a call stand at the same place
+        first = int(place[0]) if len(place) else 0  # all rows of a call have the same position
         blocks, after = self.each_block(), [place + tokens.shape[1]]
 
         def run_block(depth: int, x: Tensor) -> Tensor:
@@ -187,12 +187,12 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
 
         real = torch.ones(
             tokens.shape, dtype=torch.bool
-        )  # a pad of the target is cheap and is not worth a mask
+        )  # masking pads of the target saves no time
         x, penalty = self.run(self.entrance(self.embedding(tokens), first=first), run_block, real)
         return Read(x, tuple(after), penalty)
 
     def quick(self) -> Decoder:
-        """By the native kernel, where that is built and knows such a decoder: without it this one is as quick."""
+        """Return a decoder on the native kernel, if that is built and supports this one; else this decoder."""
         settings, dtype = self.settings, self.embedding.weight.dtype
         suits = (
             self.ponder is None
@@ -204,7 +204,7 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
 
 
 def segment_numbers(source: Padded) -> PositionIds | None:
-    """Which text of a pair each token belongs to; a [SEP] is the last token of its own text."""
+    """Return the number of the text that each token belongs to; a [SEP] ends its text."""
     tokens = ids_of(source)
     if tokens is None:
         return None
@@ -213,18 +213,18 @@ def segment_numbers(source: Padded) -> PositionIds | None:
 
 
 def encoder_memory(source: Padded, x: Vectors, penalty: Tensor | None = None) -> Memory:
-    """The states of an encoder as memory, with their mean as summary."""
+    """Return the states of an encoder as memory, with their mean as summary."""
     states = source.with_values(x).masked()
     summary = mean_pool(states.values, states.real)
     return Memory(len(source), states, summary, penalty, tokens=ids_of(source))
 
 
 class Stepping:
-    """One search of a Transformer decoder by the native kernel, for one batch of sources; the decoder is the oracle.
+    """A Transformer decoder on the native kernel, for one search over one batch of sources.
 
-    The keys and values of a token lie in the cache in the row in which they were made, for good. The state is a table
-    that says of each row and position in which row of the cache to look; the context, of which source each row is.
-    Hypotheses change places, and rows end, by small tables of numbers alone.
+    The keys and values of a token stay in the row of the cache in which they were computed. The state is a table with
+    the row of the cache for each row and position; the context has the source of each row. So reordering hypotheses and
+    ending rows changes only small tables. Tests compare it with the decoder.
     """
 
     def __init__(self, decoder: TransformerDecoder) -> None:
@@ -239,7 +239,7 @@ class Stepping:
         if memory.states is not None:
             states = self.decoder.bridge(memory.states.values)
             self.real, self.lengths = memory.states.real, memory.states.lengths
-            places = self.real.flatten().nonzero()[:, 0]  # the padding is not worth a product
+            places = self.real.flatten().nonzero()[:, 0]  # pads are not projected
             states = states.flatten(0, 1)[places][None]
             self.cross = like.new_zeros(len(self.blocks), *self.real.shape, 2 * size)
             for layer, block in zip(self.cross.flatten(1, 2), self.blocks, strict=True):
@@ -250,7 +250,7 @@ class Stepping:
     def read(
         self, tokens: PositionIds, context: State, state: State
     ) -> tuple[PositionLogits, State]:
-        """By the decoder itself; then its keys and values are laid into the cache."""
+        """Read tokens by the decoder itself, and copy its keys and values into the cache."""
         table = state[0]
         rows, before = table.shape
         self._make_room(rows, before + tokens.shape[1])
@@ -294,12 +294,12 @@ class Stepping:
         return logits, (table,)
 
     def _heads(self, layers: Float[Tensor, "L B T E"]) -> list[Tensor]:
-        """Keys and values of each layer, as the decoder keeps them."""
+        """Return keys and values of each layer in the decoder's format."""
         pairs = zip(self.blocks, layers, strict=True)
         return [part for block, layer in pairs for part in block.attention.split(layer)]
 
     def _make_room(self, rows: int, length: int) -> None:
-        """A larger cache where this one is too small for so many rows and positions."""
+        """Enlarge the cache if it is too small for these rows and positions."""
         old = self.cache
         layers, positions, there, size = old.shape
         if rows <= there and length <= positions:
@@ -312,7 +312,7 @@ class Stepping:
             self.waves = sinusoidal_positions(most, self.settings.size // self.settings.heads)
 
     def _weights(self) -> list[Tensor]:
-        """All weights in the order of their use; a matrix is three tensors: itself, its scales, its bias."""
+        """Return all weights in the order of their use; a matrix is three tensors: weights, scales and bias."""
         none, size, weights = torch.empty(0), self.settings.size, list[Tensor]()
 
         def matrix(layer: Linear, size: int) -> None:
@@ -342,14 +342,14 @@ class Stepping:
 
 
 def empty_pages(*shape: int, like: Tensor) -> Tensor:
-    """Numbers of the kind of `like` that are not set yet, in large pages where they are many.
+    """Return an uninitialised tensor like `like`, in huge pages if it is large.
 
-    What is never written to takes no memory, as with any.
+    Pages that are never written take no memory.
     """
     size, advice = math.prod(shape) * like.element_size(), getattr(mmap, "MADV_HUGEPAGE", None)
     if size < LARGE or advice is None or like.device.type != "cpu":
         return like.new_empty(shape)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a system without large pages: these are memory all the same
+    with suppress(OSError):  # without huge pages, normal ones are used
         pages.madvise(advice)
     return torch.frombuffer(pages, dtype=like.dtype).view(shape)
