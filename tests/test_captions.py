@@ -106,7 +106,7 @@ def test_a_picture_is_held_out_with_all_its_captions(trained, data):
     assert batch.source.values.shape[1:] == (8, 24)
 
 
-def test_a_path_an_array_and_what_is_in_an_archive_get_the_same_caption(trained, data, tmp_path):
+def test_path_array_and_archive_give_the_same_caption(trained, data, tmp_path):
     pixels, captions = next(colours(1))
     np.savez(tmp_path / "all.npz", images=pixels[None])
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
@@ -130,7 +130,7 @@ def test_other_files_are_scored_as_well(trained, data):
     assert not report.baseline_note
 
 
-def test_each_word_has_a_map_of_where_the_model_looked(trained, data):
+def test_each_word_has_a_map_of_attention(trained, data):
     words, maps = zip(*trained.word_maps(str(data / "1.png"), "a green square"), strict=True)
     assert words == ("a", "green", "square")
     assert all(each.shape == (2, 2) for each in maps)
@@ -155,7 +155,7 @@ def test_the_maps_of_a_caption_as_a_view(trained, data, tmp_path):
         trained.explain(str(data / "1.png"), "glimpses")
 
 
-def test_pointing_is_the_share_of_named_things_that_are_looked_at(trained, data):
+def test_attention_on_object_is_the_share_of_named_objects(trained, data):
     [each] = [c for c in trained.evaluate(data).page.args[0] if c.picture.name == "1.png"]
     maps = dict(word_maps(trained.bundle, [each.picture], [each.output])[0])
     row, column = divmod(int(maps["green"].argmax()), 2)
@@ -169,14 +169,14 @@ def test_pointing_is_the_share_of_named_things_that_are_looked_at(trained, data)
     assert rated == [1, 0, 0.5]
 
 
-def test_no_picture_stays_in_its_place_when_they_are_shuffled():
+def test_a_shuffle_moves_every_picture():
     for num in (2, 3, 10, 101):
         other = shuffled(num)
         assert sorted(other) == list(range(num))
         assert all(place != there for place, there in enumerate(other))
 
 
-def test_a_model_that_is_blind_gains_nothing(trained, data):
+def test_a_model_that_ignores_its_input_gains_nothing(trained, data):
     """Pictures that are all the same: the baseline with shuffled pictures is then the model itself."""
     grey = np.full((8, 24), 128, dtype=np.uint8)
     examples = [
@@ -219,7 +219,7 @@ def test_the_other_decoders(recipe, data, tmp_path):
         assert model.word_maps(str(data / "0.png"), "a red square")[1][1].shape == (2, 2)
 
 
-def test_the_places_of_things_travel_to_the_held_out_part(tmp_path):
+def test_boxes_of_objects_are_kept_in_the_held_out_part(tmp_path):
     make_pictures("shapes", 40, tmp_path / "shapes.npz", seed=1)
     small = (
         "model.encoder.size=16",
@@ -273,7 +273,7 @@ def test_features_of_another_network_are_captioned(tmp_path):
     ]  # three places are no square
 
 
-def test_a_classifier_begins_with_what_a_captioner_has_learnt(trained, tmp_path):
+def test_a_classifier_starts_from_the_encoder_of_a_captioner(trained, tmp_path):
     pictures = [pixels for pixels, _ in colours(80)]
     labels = [list(SHADES)[number % 4] for number in range(80)]
     np.savez(tmp_path / "c.npz", images=np.stack(pictures), labels=labels)
@@ -303,7 +303,7 @@ def test_a_bad_picture_is_refused_before_anything_is_written(data, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-def test_the_same_run_gives_the_same_pictures_the_same_way(data, tmp_path):
+def test_augmentation_is_reproducible(data, tmp_path):
     """Augmentation is keyed: two runs are equal bit for bit."""
     settings = (*TINY, "train.steps=3", "image.shift=2", "image.flip=true")
     one, other = (

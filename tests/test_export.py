@@ -173,7 +173,7 @@ def test_a_tagger_computes_the_same_as_bert(tmp_path):
     assert said == [answer.details["tags"] for answer in model.predict(TEXTS)]
 
 
-def test_what_was_exported_can_be_read_again(tmp_path):
+def test_an_exported_model_can_be_imported(tmp_path):
     model = made(
         tmp_path / "ours",
         "bert-tiny",
@@ -286,7 +286,9 @@ SAME = "this model has no counterpart in "
         ("onnx", "hmm-tagger", (), "or is no network"),
     ],
 )
-def test_what_has_no_counterpart_is_refused_with_the_reason(tmp_path, to, name, settings, said):
+def test_models_without_a_counterpart_are_refused_with_the_reason(
+    tmp_path, to, name, settings, said
+):
     if to != "huggingface":
         pytest.importorskip(to)
     model = made(tmp_path / "ours", name, *settings)
@@ -297,7 +299,7 @@ def test_what_has_no_counterpart_is_refused_with_the_reason(tmp_path, to, name, 
     assert not (tmp_path / "theirs").exists()
 
 
-def test_a_model_in_bytes_goes_where_floats_do_but_into_no_graph(tmp_path):
+def test_an_int8_model_is_exported_except_to_onnx(tmp_path):
     model = made(tmp_path / "ours", "bert-tiny", *BERT, *stack("encoder"), "source.form=none")
     rounded = load(tmp_path / "ours", int8=True)
     export(rounded, "huggingface", tmp_path / "theirs")
@@ -313,7 +315,7 @@ def test_a_model_in_bytes_goes_where_floats_do_but_into_no_graph(tmp_path):
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
-def test_a_package_that_is_missing_is_told_of(tmp_path, monkeypatch, to):
+def test_a_missing_package_is_named(tmp_path, monkeypatch, to):
     model = made(tmp_path / "ours", "bilstm-classifier", "model.encoder.size=8")
     monkeypatch.setitem(sys.modules, to, None)
     with pytest.raises(UsageError, match=f"the package {to} is not installed") as told:
@@ -321,7 +323,7 @@ def test_a_package_that_is_missing_is_told_of(tmp_path, monkeypatch, to):
     assert told.value.hint.startswith(f"pip install {to}")
 
 
-def test_nothing_that_is_there_is_touched_and_formats_have_names(tmp_path):
+def test_an_existing_directory_or_an_unknown_format_is_refused(tmp_path):
     model = made(tmp_path / "ours", "bilstm-classifier", "model.encoder.size=8")
     with pytest.raises(RunError, match="this exists already"):
         export(model, "onnx", tmp_path / "ours")

@@ -272,7 +272,7 @@ def test_names_with_a_prefix_and_in_the_old_spelling_and_in_half_precision(encod
 
 @pytest.mark.parametrize(("lower", "ids"), [(True, [9]), (False, [11])])
 @pytest.mark.filterwarnings("ignore::seqlab.errors.SeqlabWarning")
-def test_a_vocabulary_in_lines_with_its_options_beside_it(tmp_path, lower, ids):
+def test_a_vocabulary_in_lines_with_a_file_of_options(tmp_path, lower, ids):
     lines = "".join(f"{piece}\n" for piece in PIECES)
     folder = write(
         tmp_path / "m",
@@ -287,7 +287,7 @@ def test_a_vocabulary_in_lines_with_its_options_beside_it(tmp_path, lower, ids):
     assert bundle.codec.source_tokenizer.encode("<pad>") == [UNK, UNK, UNK]
 
 
-def test_the_bias_of_a_head_is_kept_and_the_rest_is_told_of(encoder):
+def test_the_bias_of_a_head_is_kept_and_missing_layers_are_warned_of(encoder):
     bias = torch.arange(float(len(PIECES)))
     write(encoder, BERT, bert_weights() | {"cls.predictions.bias": bias})
     with pytest.warns(SeqlabWarning, match="has a layer that Seqlab does not have"):
@@ -306,7 +306,7 @@ def test_the_bias_of_a_head_is_kept_and_the_rest_is_told_of(encoder):
 
 
 @pytest.mark.filterwarnings("ignore::seqlab.errors.SeqlabWarning")
-def test_rows_without_a_token_are_left_out(encoder):
+def test_rows_without_tokens_are_left_out(encoder):
     """Tables are often longer than the vocabulary, for the sake of a round number."""
     write(encoder, BERT, bert_weights(rows=64))
     embedding = read(encoder).model.encoder.inputs.embedding.weight
@@ -393,7 +393,7 @@ def refusal(folder):
         ),
     ],
 )
-def test_odd_configs_are_refused(encoder, change, message):
+def test_unsupported_configs_are_refused(encoder, change, message):
     write(encoder, changed(BERT, **change), bert_weights())
     assert message in refusal(encoder)
 
@@ -408,7 +408,7 @@ def test_odd_configs_are_refused(encoder, change, message):
         ({"n_inner": 21}, "'h.0.mlp.c_fc.weight' has shape (12, 20)"),
     ],
 )
-def test_odd_configs_of_gpt2_are_refused(generator, change, message):
+def test_unsupported_configs_of_gpt2_are_refused(generator, change, message):
     write(generator, changed(GPT2, **change), gpt2_weights())
     assert message in refusal(generator)
 
@@ -449,7 +449,7 @@ def part(name, **changes):
         ("[" * 100_000, "not valid JSON"),
     ],
 )
-def test_odd_tokenizers_are_refused(encoder, stored, message):
+def test_unsupported_tokenizers_are_refused(encoder, stored, message):
     write(encoder, BERT, bert_weights(), tokenizer_json=stored)
     assert message in refusal(encoder)
 
@@ -484,13 +484,13 @@ def test_odd_tokenizers_are_refused(encoder, stored, message):
         ),
     ],
 )
-def test_odd_byte_pairs_are_refused(generator, change, message):
+def test_unsupported_byte_pairs_are_refused(generator, change, message):
     splitter = {"type": "Whitespace" if "split" in message else "ByteLevel"}
     write(generator, GPT2, gpt2_weights(), tokenizer_json={"pre_tokenizer": splitter, **change})
     assert message in refusal(generator)
 
 
-def test_files_that_are_not_there(encoder):
+def test_missing_files(encoder):
     (encoder / "tokenizer.json").unlink()
     assert "vocab.txt: there is no such file" in refusal(encoder)
     (encoder / "config.json").unlink()
@@ -557,7 +557,7 @@ def test_a_real_encoder_gives_its_published_embeddings(minilm, text):
     torch.testing.assert_close(embedding[:8], torch.tensor(EMBEDDINGS[text]), atol=1e-4, rtol=0)
 
 
-def test_a_real_encoder_knows_what_is_alike(minilm):
+def test_a_real_encoder_gives_similar_sentences_similar_vectors(minilm):
     texts = ("A man is eating food.", "Somebody has lunch.", "The stock market fell.")
     food, lunch, market = (F.normalize(states(minilm, text).mean(0), dim=0) for text in texts)
     assert food @ lunch > food @ market + 0.2

@@ -65,7 +65,7 @@ def test_the_lines_of_stdin_are_answered_in_order_as_by_one_process(run, models)
     assert two.stderr == f"warning: line 4: 40 {cut}\nwarning: line 8: 50 {cut}\n"
 
 
-def test_what_another_process_refuses_is_told_once_and_by_its_line(run, files, small, tmp_path):
+def test_an_error_of_another_process_is_reported_once_with_its_line(run, files, small, tmp_path):
     strict = ["-s", "data.max_source=6", "-s", "data.too_long=refuse"]
     assert (
         run(
@@ -149,7 +149,7 @@ def test_ctrl_c_ends_the_workers_too_even_one_that_hangs(working):
     assert gone(worker)
 
 
-def test_a_worker_that_is_killed_is_missed(working):
+def test_a_killed_worker_is_an_error(working):
     process, worker = working
     os.kill(worker, signal.SIGKILL)
     process.stdin.write(b"abc\n" * 4000)
@@ -158,7 +158,7 @@ def test_a_worker_that_is_killed_is_missed(working):
     assert said.startswith("error: worker 1 has ended unexpectedly (signal 9)\nhint: ")
 
 
-def test_a_worker_outlives_nobody(working):
+def test_workers_end_with_the_leader(working):
     process, worker = working
     process.kill()
     process.wait()
@@ -168,7 +168,7 @@ def test_a_worker_outlives_nobody(working):
         time.sleep(0.01)
 
 
-def test_workers_are_started_once(start, models):
+def test_workers_of_torchrun_are_not_started_again(start, models):
     env = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2"}
     process = start("predict", models["translate"], "abc", "--workers", 2, env=env)
     said = process.communicate(timeout=60)[1].decode()

@@ -349,7 +349,7 @@ def test_reported_scores_equal_rescoring_and_top_one_is_greedy(task, settings):
     assert laws.beam_scores_equal_rescoring(search) < 1e-10
 
 
-def test_every_way_of_ending_is_met_by_some_model():
+def test_the_models_cover_every_kind_of_ending():
     """Else the laws about decoding would say little: among the models some rows end by themselves, some are cut."""
     ended = []
     for task, settings in DECODERS:
@@ -386,7 +386,7 @@ class Peeking:
         return self.decoder.step(token, context, state)
 
 
-def test_a_law_notices_when_it_is_broken():
+def test_a_violated_law_is_detected():
     model, batch = in_precision("lm", "", torch.float64), batch_of("lm", "")
     wider = Broken(model, lambda features, batch: features + batch.target.values.shape[1] / 100)
     mixed = Broken(model, lambda features, batch: features + features.mean(0))
@@ -408,7 +408,7 @@ def test_shapes_in_signatures_are_enforced_here(request):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tokenizer_gives_back_what_it_was_given(kind):
+def test_a_tokenizer_decodes_what_it_encodes(kind):
     """Every text made of what was seen comes back, from the tokenizer and from its copy on disk."""
     written = [" ".join(TEXTS[i : i + 3]) for i in range(len(TEXTS) - 2)]
     texts = (

@@ -21,7 +21,7 @@ def test_marks_of_quotes_brackets_patterns_and_columns():
     assert properties["place in line"][TEXT.index("\n") + 1] == 1
 
 
-def test_a_planted_unit_is_found():
+def test_a_unit_that_predicts_a_property_is_found():
     properties = marks(TEXT, None)
     values = torch.randn(len(TEXT), 20, generator=torch.Generator().manual_seed(0)).double()
     values[:, 7] = properties["quotes"].double() + 0.1 * values[:, 7]

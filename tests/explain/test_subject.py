@@ -21,7 +21,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("task", TEXTS)
-def test_a_trace_gives_what_the_model_gives(task, bundle_of):
+def test_a_trace_has_the_logits_of_the_model(task, bundle_of):
     example = subject(bundle_of(task), TEXTS[task])
     trace = example.trace()
     torch.testing.assert_close(
@@ -41,7 +41,7 @@ def test_a_hypothesis_of_the_search_keeps_its_log_probability(bundle_of):
         subject(bundle, "the cat", hypothesis=9)
 
 
-def test_the_answers_are_those_that_predict_gives(bundle_of):
+def test_the_answers_are_those_of_predict(bundle_of):
     label = subject(bundle_of("classify"), "the cat")
     assert label.answer_names == (predict(bundle_of("classify"), ["the cat"])[0].output,)
     tags = subject(bundle_of("tag"), "the dog ran")
@@ -66,7 +66,7 @@ def test_an_empty_input_and_a_model_without_answers_are_refused(bundle_of):
 
 
 @pytest.mark.parametrize("settings", ENCODERS)
-def test_a_trace_is_written_and_read_back(settings, bundle_of, tmp_path):
+def test_a_trace_is_saved_and_loaded(settings, bundle_of, tmp_path):
     trace = subject(bundle_of("tag", settings), "the dog ran").trace()
     trace.save(tmp_path / "trace.safetensors")
     again = Trace.load(tmp_path / "trace.safetensors")

@@ -45,7 +45,7 @@ def test_labels_are_shown_with_their_tokens(bundle_of):
     ]
 
 
-def test_the_most_surprising_tokens_are_named_with_what_was_expected(bundle_of):
+def test_the_most_surprising_tokens_are_listed_with_the_expected_ones(bundle_of):
     data = json.loads(surprisal_view(subject(bundle_of("lm"), "the cat saw")).to_json())
     surprises = data["most_surprising"]
     assert [each["bits"] for each in surprises] == sorted(data["bits"], reverse=True)[

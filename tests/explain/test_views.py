@@ -97,7 +97,7 @@ def test_every_view_that_applies_renders(model, view, bundle_of, tmp_path):
 
 
 @pytest.mark.parametrize("view", ["attention", "lens", "saliency", "beam", "what-if"])
-def test_text_is_shown_as_text(view, bundle_of, tmp_path):
+def test_html_in_texts_is_escaped(view, bundle_of, tmp_path):
     bundle = bundle_of("translate", TRANSFORMER)
     seen = explain(bundle, HOSTILE, view, folder=tmp_path, **options_of(bundle, HOSTILE, view))
     assert "<script>alert" not in seen.to_html()

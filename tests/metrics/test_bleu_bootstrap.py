@@ -10,7 +10,7 @@ def p(ours, theirs, *, lower=False):
     return difference(*(bleu(outputs, REFERENCES, lower=lower) for outputs in (ours, theirs))).p
 
 
-def test_a_better_system_is_told_from_luck():
+def test_a_better_system_is_significant():
     assert p(RIGHT, WRONG) == 1 / 1001
     assert p(WRONG, RIGHT) == 1
     assert p(RIGHT, RIGHT) == 1  # no better than itself, on any draw
@@ -24,13 +24,13 @@ def test_a_small_difference_is_not_enough():
     assert p(RIGHT, nearly) == p(RIGHT, nearly)
 
 
-def test_case_matters_unless_told():
+def test_case_matters_unless_lowercased():
     shouted = [text.upper() for text in RIGHT]
     assert p(shouted, WRONG) == 1
     assert p(shouted, WRONG, lower=True) == 1 / 1001
 
 
-def test_any_of_several_references_will_do():
+def test_any_of_several_references_counts():
     scores = caption_scores(
         ["a cat", "two dogs run", "a bird"], [["the cat", "a cat"], ["two dogs run"], ["a fish"]]
     )
@@ -38,7 +38,7 @@ def test_any_of_several_references_will_do():
     assert scores["bleu_signature"].startswith("nrefs:")
 
 
-def test_one_reference_each_is_what_translations_have():
+def test_one_reference_each_equals_the_scores_of_translations():
     ours, theirs = (
         corpus_scores(RIGHT[:5], WRONG[:5]),
         caption_scores(RIGHT[:5], [[w] for w in WRONG[:5]]),

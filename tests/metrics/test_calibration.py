@@ -18,18 +18,18 @@ def _drawn(
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test_the_temperature_that_was_used_is_found(temperature: float) -> None:
+def test_a_known_temperature_is_recovered(temperature: float) -> None:
     logits, labels, _ = _drawn(4000, temperature=temperature)
     assert fit_temperature(logits, labels) == pytest.approx(temperature, rel=0.1)
 
 
-def test_a_few_labels_hardly_move_the_temperature() -> None:
+def test_a_few_labels_hardly_change_the_temperature() -> None:
     logits, labels, _ = _drawn(5, temperature=1.0)
     assert 0.4 < fit_temperature(logits, labels) < 2.5
     assert fit_temperature(logits[:0], labels[:0]) == 1.0
 
 
-def test_scaling_by_it_lowers_the_calibration_error() -> None:
+def test_temperature_scaling_lowers_the_calibration_error() -> None:
     logits, labels, _ = _drawn(4000, temperature=3.0)
     errors = []
     for temperature in (1.0, fit_temperature(logits, labels)):
@@ -40,7 +40,7 @@ def test_scaling_by_it_lowers_the_calibration_error() -> None:
     assert errors[1] < 0.03
 
 
-def test_a_conformal_set_holds_the_right_label_as_often_as_asked() -> None:
+def test_a_conformal_set_has_the_requested_coverage() -> None:
     _, labels, p = _drawn(2000, temperature=1.0)
     likelihoods = p[np.arange(2000), labels]
     limit = conformal_limit(likelihoods[:1000], coverage=0.9)

@@ -15,7 +15,7 @@ def test_an_interval_holds_the_true_share_about_95_times_in_100() -> None:
     assert 0.88 <= hits / 200 <= 0.99
 
 
-def test_a_dozen_right_answers_do_not_prove_that_all_are_right() -> None:
+def test_the_interval_of_twelve_right_answers_is_wilsons() -> None:
     low, high = interval(share("accuracy", [True] * 12))
     assert low == pytest.approx(0.757, abs=0.001)  # Wilson's interval
     assert high == 1.0
@@ -23,14 +23,12 @@ def test_a_dozen_right_answers_do_not_prove_that_all_are_right() -> None:
     assert interval(mean("mae", [1.0, 1.0], lower_is_better=True)) == (1.0, 1.0)
 
 
-def test_the_value_of_a_share_is_that_of_all_examples_together() -> None:
+def test_the_value_of_a_share_is_that_of_all_examples() -> None:
     assert share("accuracy", [3, 1], [4, 2]).value() == pytest.approx(4 / 6)
     assert f1("entity_f1", [1, 0], [1, 1], [1, 1]).value() == pytest.approx(0.5)
 
 
-def test_the_better_of_two_systems_on_the_same_examples_is_found_where_intervals_alone_overlap() -> (
-    None
-):
+def test_a_paired_comparison_finds_a_difference_although_intervals_overlap() -> None:
     random = np.random.default_rng(1)
     theirs = random.random(400) < 0.80
     ours = theirs | (random.random(400) < 0.1)  # right wherever they are, and a little more often
@@ -42,7 +40,7 @@ def test_the_better_of_two_systems_on_the_same_examples_is_found_where_intervals
     assert found.gain == pytest.approx(ours.mean() - theirs.mean())
 
 
-def test_equal_systems_are_not_called_different() -> None:
+def test_equal_systems_do_not_differ() -> None:
     one = share("accuracy", [True, False] * 50)
     assert not difference(one, one).clear
     assert difference(one, one).p == 1.0
@@ -55,6 +53,6 @@ def test_a_lower_error_is_a_gain() -> None:
     assert difference(small, large).gain == pytest.approx(1.0)
 
 
-def test_systems_scored_on_different_numbers_of_examples_cannot_be_paired() -> None:
+def test_systems_with_different_numbers_of_examples_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="2 and 1 examples"):
         difference(share("accuracy", [True, True]), share("accuracy", [True]))

@@ -67,7 +67,7 @@ def test_large_vocabularies_do_not_overflow():
     )
 
 
-def test_before_it_has_seen_anything_it_is_uniform():
+def test_before_fitting_it_is_uniform():
     np.testing.assert_allclose(WittenBell(3, 4).log_probabilities(np.array([0, 3])), -math.log(4))
     np.testing.assert_allclose(
         WittenBell(3, 4).fit(np.array([], dtype=np.int64)).log_probabilities(np.array([0, 3])),
@@ -75,7 +75,7 @@ def test_before_it_has_seen_anything_it_is_uniform():
     )
 
 
-def test_nothing_has_no_probabilities():
+def test_an_empty_sequence_has_no_probabilities():
     assert WittenBell(3, 4).fit(np.array([1, 2])).log_probabilities(
         np.array([], dtype=np.int64)
     ).shape == (0,)
@@ -93,7 +93,7 @@ def test_an_order_below_one():
 
 
 @pytest.mark.parametrize(("order", "loss"), [(4, 1.774), (5, 1.669)])
-def test_the_baseline_under_tiny_shakespeare(shared_data, order, loss):
+def test_the_baseline_of_tiny_shakespeare(shared_data, order, loss):
     """Nats per character on the last tenth, counted on the rest."""
     text = np.frombuffer(shared_data("tinyshakespeare/input.txt").read_bytes(), dtype=np.uint8)
     characters, tokens = np.unique(text, return_inverse=True)

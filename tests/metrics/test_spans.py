@@ -50,7 +50,7 @@ def sentences(draw):
 
 
 @given(sentences())
-def test_spans_come_back_from_every_scheme(drawn):
+def test_spans_are_recovered_from_every_scheme(drawn):
     found, length = drawn
     bio, bioes, bilou = (
         spell(found, length, single=single, end=end)
@@ -62,7 +62,7 @@ def test_spans_come_back_from_every_scheme(drawn):
 @given(
     st.lists(st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIESLU" for kind in "XY")]))
 )
-def test_broken_sequences_are_read_as_conlleval_reads_them(labels):
+def test_invalid_label_sequences_are_read_as_by_conlleval(labels):
     assert spans(labels) == conlleval(labels)
 
 
@@ -110,7 +110,7 @@ def test_worked_examples(labels, expected):
         ([], False),
     ],
 )
-def test_label_sets_that_spell_spans(names, expected):
+def test_label_sets_that_describe_spans(names, expected):
     assert looks_like_spans(names) is expected
     assert looks_like_spans(iter(names)) is expected
 
@@ -125,7 +125,7 @@ def test_scores_worked_by_hand():
     )
 
 
-def test_the_same_place_in_another_sentence_is_another_span():
+def test_equal_spans_of_different_sentences_are_different():
     assert span_scores([["B-PER"], ["O"]], [["O"], ["B-PER"]])["entity_f1"] == 0.0
     assert span_scores([["B-PER"], ["B-PER"]], [["B-PER"], ["O"]])["entity_precision"] == 0.5
 
@@ -133,13 +133,13 @@ def test_the_same_place_in_another_sentence_is_another_span():
 @pytest.mark.parametrize(
     ("predicted", "gold"), [([], []), ([["O"]], [["O"]]), ([["O"]], [["B-X"]])]
 )
-def test_what_is_undefined_is_zero(predicted, gold):
+def test_undefined_scores_are_zero(predicted, gold):
     scores = span_scores(predicted, gold)
     assert scores == {"entity_precision": 0.0, "entity_recall": 0.0, "entity_f1": 0.0}
     assert all(isinstance(score, float) for score in scores.values())
 
 
-def test_sentences_that_do_not_pair_up():
+def test_different_numbers_of_sentences_are_refused():
     with pytest.raises(ValueError):
         span_scores([["O"]], [])
 

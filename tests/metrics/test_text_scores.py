@@ -61,9 +61,7 @@ def test_the_shares_of_scripts_add_up_to_one():
         ("", "13a"),
     ],
 )
-def test_bleu_takes_the_tokenizer_that_fits_and_says_so_in_its_signature(
-    text, tokenizer, monkeypatch
-):
+def test_bleu_uses_the_tokenizer_of_the_script_and_names_it(text, tokenizer, monkeypatch):
     monkeypatch.setattr(
         "seqlab.metrics.text_scores.find_spec", lambda name: None
     )  # neither MeCab is installed
@@ -80,7 +78,7 @@ def test_a_chinese_sentence_that_is_nearly_right_has_a_score():
     assert scores["bleu"] > 60
 
 
-def test_mecab_is_used_where_it_is_installed(monkeypatch):
+def test_mecab_is_used_if_it_is_installed(monkeypatch):
     monkeypatch.setattr("seqlab.metrics.text_scores.find_spec", lambda name: object())
     assert bleu_tokenizer(JAPANESE) == "ja-mecab"
     assert bleu_tokenizer(KOREAN) == "ko-mecab"

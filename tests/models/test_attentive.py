@@ -16,7 +16,7 @@ V, D, H, M = 9, 4, 5, 6
 
 
 @pytest.mark.parametrize("feeding", [False, True])
-def test_luongs_wiring_reads_out_the_attention_vector(feeding):
+def test_the_head_of_luongs_wiring_reads_the_attention_vector(feeding):
     """E40, of the context and the state of each step; with feeding it enters the next step."""
     torch.manual_seed(0)
     settings = AttentionConfig(score="dot", wiring="luong", feeding=feeding)

@@ -31,20 +31,20 @@ def model(task, **parts):
 
 
 @pytest.mark.parametrize("kind", ["transformer", "universal"])
-def test_at_first_all_tokens_are_as_likely(kind):
+def test_at_first_all_tokens_are_equally_likely(kind):
     decoder = model("lm", decoder=LAYERS | {"kind": kind}).decoder
     logits, _ = decoder.read(ROWS.values, *decoder.start(Memory(2)))
     assert not logits.any()
 
 
-def test_no_block_of_an_encoder_adds_anything():
+def test_blocks_of_an_encoder_start_as_the_identity():
     seen, encoder = {}, model("mask", encoder=LAYERS).encoder
     with torch.no_grad(), listening(lambda name, x: seen.setdefault(name, x)):
         encoder(ROWS)
     assert seen["encoder.0.output"].equal(seen["encoder.1.output"])
 
 
-def test_an_output_that_is_the_embedding_is_left_as_it_is():
+def test_a_tied_output_keeps_its_initial_weights():
     tied = model("lm", decoder=LAYERS, tie=True)
     assert tied.decoder.embedding.weight.any()
 
@@ -70,16 +70,16 @@ class TestLoudStart:
     def loudness(made):
         return float(embedding_of(made).weight.detach().std())
 
-    def test_a_recurrent_language_model_hears_its_tokens(self):
+    def test_embeddings_of_a_recurrent_language_model_start_large(self):
         assert self.loudness(model("lm", decoder=LSTM, embedding=64)) == pytest.approx(
             LM_EMBEDDING_DEVIATION, rel=0.15
         )
 
-    def test_where_the_table_also_gives_the_logits_it_begins_softly(self):
+    def test_a_tied_embedding_starts_small(self):
         tied = model("lm", decoder=LSTM, embedding=64, tie=True)
         assert self.loudness(tied) == pytest.approx(1 / 8, rel=0.15)
 
-    def test_so_does_whatever_reads_a_source_and_a_transformer(self):
+    def test_models_with_a_source_and_transformers_start_small(self):
         pair = model("translate", encoder=LSTM, decoder=LSTM, embedding=64)
         assert self.loudness(pair.decoder) == pytest.approx(1 / 8, rel=0.15)
         assert self.loudness(model("lm", decoder=LAYERS | {"size": 64})) == pytest.approx(
@@ -114,6 +114,6 @@ class TestEntering:
         return {rates[name] for name in rates.keys() - inner}, {rates[name] for name in inner}
 
     @pytest.mark.parametrize(("task", "parts"), SHAPES)
-    def test_it_is_as_everywhere_unless_the_recipe_says_otherwise(self, task, parts):
+    def test_it_is_the_default_unless_the_recipe_changes_it(self, task, parts):
         assert self.rates(task, parts) == ({0.5}, {0.5})
         assert self.rates(task, parts, input_dropout=0.0) == ({0.0}, {0.5})

@@ -55,7 +55,7 @@ def waves(rows=4):
 
 
 @every_output
-def test_a_band_lies_around_what_is_named(output):
+def test_an_interval_contains_the_point_prediction(output):
     model = forecaster(output)
     assert isinstance(model, SequenceModel)
     assert isinstance(model, Forecasts)
@@ -67,7 +67,7 @@ def test_a_band_lies_around_what_is_named(output):
 
 
 @every_output
-def test_a_widened_band_is_so_many_times_as_wide_around_the_same_middle(output):
+def test_a_widened_interval_keeps_its_centre(output):
     parameters = forecaster(output).distribution(batch(waves()))
     wide = output.widened(parameters, torch.tensor([1.0, 2.0, 0.5]))
     torch.testing.assert_close(output.mean(wide), output.mean(parameters))
@@ -76,7 +76,7 @@ def test_a_widened_band_is_so_many_times_as_wide_around_the_same_middle(output):
 
 
 @every_output
-def test_a_window_moved_and_stretched_gives_a_forecast_moved_and_stretched(output):
+def test_a_shifted_and_scaled_window_gives_a_shifted_and_scaled_forecast(output):
     """The deviation of a window is never less than a share of the training part's, so the two agree nearly."""
     model = forecaster(output)
     plain, moved = (
@@ -90,7 +90,7 @@ def test_a_window_moved_and_stretched_gives_a_forecast_moved_and_stretched(outpu
     torch.testing.assert_close(high_moved - low_moved, 3 * (high - low), rtol=1e-3, atol=1e-3)
 
 
-def test_what_lies_where_nothing_was_seen_is_not_read():
+def test_values_at_missing_positions_are_ignored():
     model, observed = forecaster(), torch.ones(4, LOOK, dtype=torch.bool)
     observed[:, [0, 4, 9]] = False
     junk = torch.where(observed, waves(), 1e6)
@@ -102,7 +102,7 @@ def test_what_lies_where_nothing_was_seen_is_not_read():
 
 
 @pytest.mark.parametrize("scale_windows", [True, False])
-def test_windows_that_never_change_or_were_never_seen_have_finite_forecasts(scale_windows):
+def test_constant_or_empty_windows_have_finite_forecasts(scale_windows):
     values = torch.stack(
         [torch.full((LOOK,), 3.0), torch.zeros(LOOK), torch.full((LOOK,), math.nan)]
     )
@@ -115,7 +115,7 @@ def test_windows_that_never_change_or_were_never_seen_have_finite_forecasts(scal
     assert (parameters[..., 1] > 0).all()
 
 
-def test_the_scale_of_a_window_is_that_of_what_was_seen():
+def test_the_scale_of_a_window_is_that_of_its_observed_values():
     values = torch.tensor([[1.0, 99.0, 3.0], [5.0, 5.0, 5.0], [7.0, 7.0, 7.0]])
     seen = torch.tensor([[True, False, True], [True, True, True], [False, False, False]])
     centre, spread = window_scale(values, seen)
@@ -123,12 +123,12 @@ def test_the_scale_of_a_window_is_that_of_what_was_seen():
     assert spread[:, 0].tolist() == pytest.approx([1.00125, 0.05, 1.0], rel=1e-4)
 
 
-def test_a_patch_is_some_steps_side_by_side_and_the_first_may_be_short():
+def test_a_patch_joins_steps_and_the_first_is_padded():
     steps = torch.arange(6.0)[None, :, None]
     assert patches(steps, 4).values.tolist() == [[[0, 0, 0, 1], [2, 3, 4, 5]]]
 
 
-def test_each_row_is_forecast_alone_as_in_company():
+def test_forecasts_of_a_row_do_not_depend_on_the_batch():
     model, whole = forecaster(covariates=2), batch(waves(), covariates=2)
     together = model.distribution(whole)
     for row in range(4):
@@ -140,7 +140,7 @@ def test_each_row_is_forecast_alone_as_in_company():
         torch.testing.assert_close(alone[0], together[row])
 
 
-def test_a_known_value_changes_its_own_step_ahead_alone():
+def test_a_covariate_changes_only_its_own_step():
     model, one = forecaster(covariates=2), batch(waves(), covariates=2)
     changed = one.covariates.values.clone()
     changed[:, LOOK + 1] += 1
@@ -167,7 +167,7 @@ def test_a_missing_target_is_not_scored_and_the_loss_is_that_of_the_output(outpu
     assert set(mean_loss(model, [one], carries=False)) == {"loss"}
 
 
-def test_quantiles_never_cross_and_their_middle_is_the_median():
+def test_quantiles_never_cross_and_the_middle_one_is_the_median():
     output = QuantileOutput(0.9)
     assert output.levels == (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
     placed = output.place(torch.randn(50, 11) * 9, torch.zeros(50), torch.ones(50))

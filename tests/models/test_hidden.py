@@ -62,7 +62,7 @@ def test_posteriors_and_best_paths_are_those_of_the_joint_table(order, cells, mo
     torch.testing.assert_close(model.head(posterior).exp()[source.real], posterior[source.real])
 
 
-def test_a_path_of_pairs_costs_less_than_all_moves_and_is_the_same():
+def test_the_best_path_over_pairs_equals_that_of_the_full_matrix():
     """The shortcut for states that few can come before equals the maximum over all of them."""
     model = tagger(2).hmm.model
     source = Padded.from_rows([[0, 3, 1, 2, 0, 1], [2, 2]])
@@ -103,7 +103,7 @@ def test_a_decoder_gives_the_probability_of_each_token_after_those_before(decode
     torch.testing.assert_close(logits.exp().sum(-1), torch.ones(1, 4, dtype=torch.float64))
 
 
-def test_the_first_token_begins_anew(decoder):
+def test_the_first_token_resets_the_belief(decoder):
     context, state = decoder.start(Memory(2))
     logits, (belief,) = decoder.read(torch.tensor([[0, 3, FIRST], [FIRST, 1, 2]]), context, state)
     torch.testing.assert_close(belief[0], decoder.hmm.initial.data)
@@ -113,7 +113,7 @@ def test_the_first_token_begins_anew(decoder):
     torch.testing.assert_close(logits[1, 0], logits[0, 2])
 
 
-def test_what_is_impossible_tells_nothing():
+def test_an_impossible_token_does_not_change_the_belief():
     b = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]], dtype=torch.float64)
     decoder = HMMDecoder(
         HMM(distributions(2), distributions(2, 2, seed=2), Categorical(b)), first=9
@@ -124,7 +124,7 @@ def test_what_is_impossible_tells_nothing():
     torch.testing.assert_close(belief.sum(-1), torch.ones(1, dtype=torch.float64))
 
 
-def test_beliefs_can_be_seen_and_replaced(decoder):
+def test_beliefs_can_be_recorded_and_replaced(decoder):
     seen = {}
     with listening(lambda name, value: seen.setdefault(name, value)):
         read = decoder.features(torch.tensor([[0, 1]]), *decoder.start(Memory(1)))

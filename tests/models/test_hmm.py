@@ -123,7 +123,7 @@ def test_padding_changes_nothing_and_a_batch_equals_its_rows(kind):
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
-def test_all_features_present_is_no_mask_and_none_is_missing(kind):
+def test_a_mask_of_all_features_equals_none(kind):
     hmm = model(kind)
     _, observations = sample(hmm, 3, 6, seed=1)
     everything, nothing = (
@@ -157,7 +157,7 @@ def test_samples_are_keyed_by_row_and_step(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_have_the_models_statistics(kind):
+def test_samples_have_the_statistics_of_the_model(kind):
     hmm = model(kind)
     states, observations = sample(hmm, 4000, 5, seed=1)
     chain = torch.nn.functional.one_hot(states, 3).double()
@@ -183,7 +183,7 @@ def test_samples_have_the_models_statistics(kind):
         torch.testing.assert_close(values.mT.cov(), spread, atol=0.3, rtol=0.1)
 
 
-def test_what_has_no_probability_is_never_sampled():
+def test_a_probability_of_zero_is_never_sampled():
     emissions = Categorical(torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]], dtype=torch.float64))
     hmm = HMM(
         torch.tensor([0.0, 1.0]).double(),
@@ -196,7 +196,7 @@ def test_what_has_no_probability_is_never_sampled():
     assert observations.values[:, 1::2].unique().tolist() == [1]
 
 
-def test_a_symbol_that_no_state_emits_makes_the_row_impossible_and_nothing_nan():
+def test_an_impossible_symbol_gives_no_nan():
     emissions = Categorical(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64))
     hmm = HMM(torch.tensor([0.5, 0.5]).double(), torch.full((2, 2), 0.5).double(), emissions)
     observations = Padded.from_rows([[0, 2, 1], [0, 1, 1]])
@@ -217,12 +217,12 @@ def test_saving_and_loading_is_identity(kind):
 @pytest.mark.parametrize(
     ("row", "message"), [([0.5, 0.4], "differs from 1 by 0.1"), ([1.5, -0.5], "negative")]
 )
-def test_rows_that_are_no_distributions_are_refused(row, message):
+def test_rows_that_are_not_distributions_are_refused(row, message):
     with pytest.raises(DataError, match=message):
         HMM(torch.tensor(row).double(), torch.eye(2).double(), Categorical(torch.eye(2).double()))
 
 
-def test_rows_that_rounding_left_a_little_off_are_made_exact():
+def test_rows_with_rounding_errors_are_normalised():
     """Otherwise pads, which only predict, would change something."""
     rounded = torch.tensor([[0.9, 0.1], [0.3, 0.7]]).double()
     hmm = HMM(torch.tensor([0.2, 0.8]).double(), rounded, Categorical(rounded))

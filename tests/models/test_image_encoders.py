@@ -24,7 +24,7 @@ def rows(num, image, *, seed=1):
     return Padded(values, torch.full((num,), image.height))
 
 
-def test_convolutions_leave_a_grid_and_one_vector():
+def test_convolutions_give_a_grid_and_a_summary():
     image = ImageConfig(height=20, width=12)
     encoder = ConvolutionalEncoder(
         ConvolutionConfig(size=16, layers=2, channels=4, blocks=2), image, dropout=0.0
@@ -36,7 +36,7 @@ def test_convolutions_leave_a_grid_and_one_vector():
     assert memory.summary.shape == (3, 16)
 
 
-def test_a_place_of_the_grid_sees_its_part_of_the_picture():
+def test_a_grid_position_depends_on_its_part_of_the_picture():
     """What changes in the lower right corner changes nothing in the upper left one."""
     image = ImageConfig(height=32, width=32, channels=1)
     encoder = ConvolutionalEncoder(
@@ -54,7 +54,7 @@ def test_a_place_of_the_grid_sees_its_part_of_the_picture():
     assert apart[7, 7] > 1e-3
 
 
-def test_positions_tell_each_place_by_its_row_and_its_column():
+def test_positions_encode_row_and_column():
     places = grid_positions(3, 4, 10).unflatten(0, (3, 4))
     assert places[1, :, :5].eq(places[1, :1, :5]).all()
     assert places[:, 2, 5:].eq(places[:1, 2, 5:]).all()
@@ -97,7 +97,7 @@ def test_patches_go_from_left_to_right_and_down():
     ]
 
 
-def test_pixels_are_scaled_by_colour_and_what_lies_below_the_picture_is_not_seen():
+def test_pixels_are_scaled_by_channel_and_pads_are_ignored():
     layer = PictureInputs(
         [10.0, 20.0] * 2, [2.0, 4.0] * 2, ImageConfig(height=2, width=2, channels=3)
     )
@@ -110,7 +110,7 @@ def test_pixels_are_scaled_by_colour_and_what_lies_below_the_picture_is_not_seen
     assert seen.lengths.tolist() == [2]
 
 
-def test_patches_are_as_many_positions_as_there_are():
+def test_patches_are_positions_of_the_encoder():
     layer = PictureInputs([0.0] * 6, [1.0] * 6, ImageConfig(height=4, width=6, channels=1, patch=2))
     seen = layer(Padded(pictures(3).flatten(2), torch.tensor([4, 4, 4])))
     assert seen.values.shape == (3, 6, 4)
@@ -118,7 +118,7 @@ def test_patches_are_as_many_positions_as_there_are():
     assert (layer.grid, layer.size) == ((2, 3), 4)
 
 
-def test_a_picture_is_moved_only_in_training_and_as_its_key_says():
+def test_a_picture_is_shifted_only_in_training_and_by_its_key():
     settings = ImageConfig(height=4, width=6, channels=1, shift=2, flip=True)
     pixels = pictures(40)
     assert jittered(pixels, settings).equal(pixels)
@@ -134,7 +134,7 @@ def test_a_picture_is_moved_only_in_training_and_as_its_key_says():
     assert 0 <= same < 10
 
 
-def test_a_moved_picture_is_the_same_picture_with_its_edge_drawn_out():
+def test_a_shifted_picture_repeats_its_edge():
     settings = ImageConfig(height=4, width=6, channels=1, shift=1)
     pixels = pictures(1).expand(200, -1, -1, -1)
     with noise(1, 1, torch.arange(200)):

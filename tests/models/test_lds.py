@@ -80,7 +80,7 @@ def test_a_forecast_equals_one_big_gaussian_for_each_row(num_inputs):
         torch.testing.assert_close(forecast.covariance[row], cov, atol=1e-8, rtol=0)
 
 
-def test_missing_steps_are_those_that_the_series_calls_missing():
+def test_missing_steps_are_masked():
     system, y, observed = a_system(), numbers(2, 5, 2), numbers(2, 5, seed=1) > 0
     one = system.filter(Padded(y, torch.tensor([5, 4]), observed)).log_likelihood
     other = system.filter(
@@ -99,7 +99,7 @@ def test_a_series_of_plain_numbers_is_a_series_of_vectors_of_one():
     )
 
 
-def test_a_band_covers_what_it_says():
+def test_an_interval_covers_its_level():
     system, horizon = a_system(2, 2), 5
     _, seen = system.sample(2000, 25, seed=4)
     ahead = system.forecast(rows_of(seen.values[:, :20], *[20] * 2000), horizon)
@@ -123,7 +123,7 @@ def test_samples_have_the_moments_of_the_system():
     torch.testing.assert_close(moved.mT.cov(), system.process_noise, atol=0.1, rtol=0.05)
 
 
-def test_a_sampled_row_does_not_depend_on_how_many_or_how_long():
+def test_a_sampled_row_depends_neither_on_their_number_nor_on_the_length():
     system, x = a_system(num_inputs=1), numbers(5, 9, 1)
     states, seen = system.sample(5, 9, seed=3, inputs=x)
     fewer, seen_fewer = system.sample(2, 4, seed=3, inputs=x[:2, :4])
@@ -133,7 +133,7 @@ def test_a_sampled_row_does_not_depend_on_how_many_or_how_long():
 
 
 @pytest.mark.parametrize("gaps", [False, True])
-def test_tracking_beats_the_last_sighting_and_hindsight_beats_tracking(gaps):
+def test_the_filter_beats_the_last_observation_and_the_smoother_beats_the_filter(gaps):
     """C25: a target in the plane that keeps its velocity, seen through noise, now and then not at all."""
     target = constant_velocity(dimensions=2, acceleration=0.05, noise=4.0, initial_variance=10.0)
     states, seen = target.sample(50, 80, seed=7)
@@ -154,7 +154,7 @@ def test_tracking_beats_the_last_sighting_and_hindsight_beats_tracking(gaps):
     assert error(filtered) < 0.8 * error(sighting)
 
 
-def test_structures_add_up():
+def test_structures_can_be_added():
     """A trend and two waves together: after four periods the next is forecast to the digit when there is no noise."""
     waves = cycle(4.0, wander=0.0) + cycle(2.0, wander=0.0)
     system = local_linear_trend(level=0.0, slope=0.0, noise=1e-6) + waves
@@ -165,7 +165,7 @@ def test_structures_add_up():
     torch.testing.assert_close(forecast.mean[0, :, 0], y[16:], atol=1e-3, rtol=0)
 
 
-def test_the_sum_of_two_systems_is_seen_with_the_noise_of_both():
+def test_the_sum_of_two_systems_has_the_noise_of_both():
     one, other = a_system(2, 1, seed=1), replace(a_system(3, 1, 2, seed=2))
     both = one + other
     assert both.input_matrix[:2].eq(0).all()
@@ -216,7 +216,7 @@ def test_only_empty_rows_can_be_forecast_but_not_filtered():
         system.filter(nothing)
 
 
-def test_wrong_parts_are_named():
+def test_wrong_parts_are_errors():
     system, y = a_system(), numbers(1, 4, 2)
     with pytest.raises(DataError, match="observation_noise is not a covariance"):
         replace(system, observation_noise=-system.observation_noise)
@@ -234,7 +234,7 @@ def test_wrong_parts_are_named():
         a_system(num_inputs=1).forecast(rows_of(y, 4), 2, numbers(1, 4, 1))
 
 
-def test_a_wrong_shape_is_named(monkeypatch):
+def test_a_wrong_shape_is_an_error(monkeypatch):
     """By the model itself: outside the tests nobody checks annotations."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(
@@ -245,7 +245,7 @@ def test_a_wrong_shape_is_named(monkeypatch):
         replace(a_system(), input_matrix=numbers(2, 1))
 
 
-def test_a_cycle_comes_round_after_its_period():
+def test_a_cycle_repeats_after_its_period():
     system = cycle(6.0, wander=0.0, noise=1e-6)
     wave = torch.sin(2 * math.pi * torch.arange(12, dtype=torch.float64) / 6 + 0.3)
     ahead = system.forecast(Padded(wave[None], torch.tensor([12])), 6)

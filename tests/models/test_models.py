@@ -58,7 +58,7 @@ def test_a_head_is_an_affine_map():
     torch.testing.assert_close(head(x), recurrent.output(x, head.output.weight, head.output.bias))
 
 
-def test_a_tied_head_writes_with_the_weights_it_reads_with():
+def test_a_tied_head_shares_the_weights_of_the_embedding():
     embedding = Embedding(V, D, name="decoder")
     same, projected = Head(D, V, tied=embedding.weight), Head(H, V, tied=embedding.weight)
     assert same.output.weight is embedding.weight
@@ -88,7 +88,7 @@ def test_a_bridge_makes_one_state_for_each_part():
     assert (first.shape, second.shape) == ((3, H), (3, 2))
 
 
-def test_a_decoder_without_a_source_begins_at_zero():
+def test_a_decoder_without_a_source_starts_at_zero():
     """S7."""
     context, state = decoder(kind="lstm").start(Memory(3))
     assert context == ()
@@ -96,7 +96,7 @@ def test_a_decoder_without_a_source_begins_at_zero():
     assert all(part.eq(0).all() for part in state)
 
 
-def test_a_decoder_with_a_bridge_begins_where_the_source_ended():
+def test_a_decoder_with_a_bridge_starts_from_the_source_summary():
     """S13."""
     ours, summary = decoder(summary=F), numbers(3, F)
     context, (state,) = ours.start(Memory(3, summary=summary))
@@ -141,7 +141,7 @@ def test_an_encoder_gives_states_and_a_summary():
         assert memory.summary[1].eq(0).all()
 
 
-def test_a_language_model_is_asked_for_the_next_token():
+def test_a_language_model_predicts_the_next_token():
     model = LanguageModel(decoder())
     reading = model.read_batch(Batch(ROWS, target=TARGET))
     assert [row.tolist() for row in reading.gold.rows()] == [[5, 6, 3], [3], [7, 3]]
@@ -150,7 +150,7 @@ def test_a_language_model_is_asked_for_the_next_token():
     torch.testing.assert_close(reading.carried, state)
 
 
-def test_a_carried_state_is_where_a_language_model_begins():
+def test_a_language_model_starts_from_the_carried_state():
     model, carried = LanguageModel(decoder()), (numbers(3, H, seed=5),)
     found = model.read_batch(Batch(ROWS, target=TARGET), carried)
     expected = model.decoder.features(TARGET.values[:, :-1], (), carried)[0]
@@ -158,7 +158,7 @@ def test_a_carried_state_is_where_a_language_model_begins():
     assert not found.features.equal(model.read_batch(Batch(ROWS, target=TARGET)).features)
 
 
-def test_in_training_a_few_streams_begin_anew():
+def test_in_training_a_few_streams_are_reset():
     """So that a beginning is learned; the same streams at the same step, whoever else is in the batch."""
     model, rows = LanguageModel(decoder()), torch.arange(2000)
     target, carried = Padded.from_rows([[2, 5, 6]] * len(rows)), (numbers(len(rows), H, seed=5),)
@@ -178,7 +178,7 @@ def test_in_training_a_few_streams_begin_anew():
     assert read(rows[500:900], (carried[0][500:900],)).allclose(found[500:900])
 
 
-def test_what_was_not_observed_is_not_asked_for():
+def test_missing_values_are_not_predicted():
     target = Padded(
         TARGET.values,
         TARGET.lengths,
@@ -188,7 +188,7 @@ def test_what_was_not_observed_is_not_asked_for():
     assert gold.scored.int().tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
 
 
-def test_a_target_of_nothing_has_nothing_to_predict():
+def test_an_empty_target_has_no_predictions():
     reading = LanguageModel(decoder()).read_batch(Batch(ROWS[:1], target=Padded.from_rows([[]])))
     assert reading.features.shape == (1, 0, H)
     assert reading.gold.lengths.tolist() == [0]
@@ -237,7 +237,7 @@ def test_the_logits_pass_a_tap():
     }
 
 
-def test_a_state_is_put_in_another_order():
+def test_a_state_is_reordered():
     state = (torch.arange(6).view(3, 2), torch.tensor([10, 20, 30]))
     first, second = reorder(state, torch.tensor([2, 0, 2, 1]))
     assert first.tolist() == [[4, 5], [0, 1], [4, 5], [2, 3]]

@@ -40,7 +40,7 @@ def bilm(readers):
 
 
 class TestTwoReaders:
-    def test_each_half_knows_only_its_own_side(self, readers):
+    def test_each_half_depends_only_on_its_own_side(self, readers):
         """Position 2 of five: what changes after it changes its backward half alone, and the other way round."""
         before = readers.layers(Padded.from_rows([[10, 11, 12, 13, 14]]))[:, 0, 2]
         later = readers.layers(Padded.from_rows([[10, 11, 12, 13, 39]]))[:, 0, 2]
@@ -66,7 +66,7 @@ class TestTwoReaders:
             alone = readers.layers(Padded.from_rows([row]))
             torch.testing.assert_close(together[:, place, : len(row)], alone[:, 0])
 
-    def test_a_reader_goes_on_past_the_length_of_the_row_only_where_nobody_looks(self, readers):
+    def test_values_beyond_the_length_of_a_row_have_no_effect(self, readers):
         """What lies at the pads is not read by the half that begins at the row's end."""
         padded = Padded.from_rows([[10, 11, 12], [20]])
         dirty = padded.with_values(padded.values + 33 * ~padded.real)
@@ -94,7 +94,7 @@ class TestBidirectionalLanguageModel:
         assert loss.num_scored == count == 24
         assert float(loss.total.detach()) == pytest.approx(total)
 
-    def test_neither_direction_sees_what_it_has_to_predict(self, bilm):
+    def test_no_direction_reads_the_token_that_it_predicts(self, bilm):
         """The features before the last word do not depend on it, forward; nor those before the first, backward."""
         first, last, same = ([9, 11, 12], [10, 11, 9], [10, 11, 12])
         features = [
@@ -131,7 +131,7 @@ class TestHiding:
         seen = zip(source.rows(), gold.with_values(gold.scored).rows(), strict=True)
         return [(tokens.tolist(), guessed.tolist()) for tokens, guessed in seen]
 
-    def test_what_stood_there_is_the_gold_and_is_scored_where_it_was_chosen(self, masked):
+    def test_the_original_token_is_the_gold_at_chosen_positions(self, masked):
         source = Padded.from_rows([self.LONG])
         corrupted, gold = masked.hide(source, torch.tensor([3]))
         assert gold.values.equal(source.values)
@@ -141,7 +141,7 @@ class TestHiding:
         assert 0.2 < share < 0.4
         assert float((corrupted.values[gold.scored] == MASK).double().mean()) > 0.6
 
-    def test_the_same_row_is_hidden_the_same_way_each_time(self, masked):
+    def test_the_mask_of_a_row_is_reproducible(self, masked):
         assert self.hidden(masked, [self.LONG], [3]) == self.hidden(masked, [self.LONG], [3])
         assert self.hidden(masked, [self.LONG], [3]) != self.hidden(masked, [self.LONG], [4])
 
@@ -164,19 +164,19 @@ class TestHiding:
         assert together == alone
         assert self.hidden(masked, rows[::-1], [8, 7, 6, 5])[::-1] == together
 
-    def test_special_tokens_and_pads_are_never_hidden(self, masked):
+    def test_special_tokens_and_pads_are_never_masked(self, masked):
         specials = [SOS, UNK, SEP, EOS, MASK] * 40
         _, gold = masked.hide(Padded.from_rows([specials, [7]]), torch.tensor([1, 2]))
         assert not gold.scored[0].any()
         assert not gold.scored[1, 1:].any()
 
-    def test_what_replaces_a_token_is_no_special_one(self, masked):
+    def test_random_replacements_are_never_special_tokens(self, masked):
         corrupted, _ = masked.hide(Padded.from_rows([self.LONG] * 50), torch.arange(50))
         values = corrupted.values.unique().tolist()
         assert set(values) & set(range(len(SPECIALS))) == {MASK}
         assert max(values) < V
 
-    def test_a_batch_in_which_nothing_is_hidden_costs_nothing_and_can_be_learnt_from(self, masked):
+    def test_a_batch_without_masked_tokens_has_zero_loss_and_gradients(self, masked):
         batch = Batch(rows=torch.tensor([0]), source=Padded.from_rows([[SOS, SEP]]))
         loss = batch_loss(masked, batch)
         loss.to_minimise.backward()
@@ -197,7 +197,7 @@ class TestTheme:
     def batch(self, *rows):
         return Batch(rows=torch.arange(len(rows)), source=Padded.from_rows(rows))
 
-    def test_its_loss_counts_for_a_text_as_its_hidden_tokens_do(self, themed):
+    def test_its_loss_is_weighted_by_the_masked_tokens(self, themed):
         batch = self.batch(TestHiding.LONG, TestHiding.LONG[:20])
         hidden, gold = themed.hide(batch.source, batch.rows)
         memory = themed.encoder(hidden)
@@ -207,7 +207,7 @@ class TestTheme:
         torch.testing.assert_close(reading.penalty, (words * gold.scored.sum(1)).sum())
         torch.testing.assert_close(reading.features, memory.states.values + theme[:, None])
 
-    def test_the_loss_that_is_reported_is_of_the_hidden_tokens_alone(self, themed):
+    def test_the_reported_loss_is_that_of_the_masked_tokens(self, themed):
         loss = batch_loss(themed, self.batch(TestHiding.LONG))
         assert loss.penalty > 0
         torch.testing.assert_close(loss.summed, loss.total + loss.penalty)
@@ -228,7 +228,7 @@ class TestElmoInputs:
         )
         return Tagger(RecurrentEncoder(inputs, stack, dropout=0.0), Head(D, 4))
 
-    def test_stand_beside_the_words_own_vectors(self, tagger):
+    def test_are_concatenated_with_the_word_vectors(self, tagger):
         inputs, source = tagger.encoder.inputs, Padded.from_rows(ROWS)
         x = inputs(source)
         assert x.shape == (4, 5, 3 + 2 * D)
@@ -237,7 +237,7 @@ class TestElmoInputs:
             x[..., 3:], inputs.readers.layers(source).mean(0)
         )  # before any training
 
-    def test_only_their_mix_is_learnt(self, tagger):
+    def test_only_the_mix_of_layers_is_learnt(self, tagger):
         inputs = tagger.encoder.inputs
         frozen = {name for name, p in tagger.named_parameters() if not p.requires_grad}
         assert frozen == {
@@ -279,14 +279,14 @@ class TestSpelledInputs:
             [torch.tensor(row, dtype=torch.long).reshape(-1, 9) for row in spelled]
         )
 
-    def test_words_that_were_never_seen_are_told_apart_by_their_letters(self, inputs):
+    def test_unknown_words_are_distinguished_by_their_letters(self, inputs):
         x = inputs(self.words([(UNK, [7, 8]), (UNK, [8, 7]), (UNK, [7, 8])]))[0]
         assert x.shape == (3, 3 + 8)
         assert x[0].equal(x[2])
         assert x[0, :3].equal(x[1, :3])
         assert not x[0, 3:].allclose(x[1, 3:])
 
-    def test_a_word_has_the_same_vector_wherever_it_stands(self, inputs):
+    def test_a_word_has_the_same_vector_at_every_position(self, inputs):
         one, other = (9, [7, 8, 9]), (10, [10])
         together = inputs(self.words([one, other, other], [other], [], [other, one]))
         alone = inputs(self.words([one]))[0, 0]
@@ -294,7 +294,7 @@ class TestSpelledInputs:
         torch.testing.assert_close(together[3, 1], alone)
         torch.testing.assert_close(together[0, 1], together[1, 0])
 
-    def test_how_many_places_a_spelling_has_changes_nothing(self, inputs):
+    def test_the_padding_of_spellings_changes_nothing(self, inputs):
         narrow = self.words([(9, [7, 8])])
         wide = narrow.with_values(nn.functional.pad(narrow.values, (0, 5)))
         torch.testing.assert_close(inputs(narrow), inputs(wide))
@@ -315,7 +315,7 @@ class TestSegments:
             [0, 1, 2, 2, 2, 2, 2],
         ]
 
-    def test_the_entrance_adds_a_vector_for_each_text_and_the_last_for_all_that_follow(self):
+    def test_segment_embeddings_of_each_text_and_the_last_for_all_others(self):
         settings = TransformerConfig(size=4, heads=2, segments=2, positions="none")
         entrance = Entrance(4, settings, most=9, dropout=0.0, name="encoder")
         tokens, x = torch.tensor([[7, SEP, 8, SEP, 9]]), torch.randn(1, 5, 4)

@@ -16,7 +16,7 @@ def _rules(
     return simple_forecasts(torch.where(mask, window, 0.0), mask, 3, horizon)[0].T
 
 
-def test_each_rule_says_what_its_name_says() -> None:
+def test_each_rule_by_hand() -> None:
     mean, last, season_ago, moments, moved, growing = _rules([*SEASON, *(2 + v for v in SEASON)])
     assert mean.tolist() == pytest.approx([4.0] * 4)
     assert last.tolist() == pytest.approx([5.0] * 4)
@@ -26,7 +26,7 @@ def test_each_rule_says_what_its_name_says() -> None:
     assert growing.tolist() == pytest.approx([5.0, 9.0, 7.0, 7.0])
 
 
-def test_missing_values_are_passed_over() -> None:
+def test_missing_values_are_ignored() -> None:
     values, seen = [*SEASON, 3.0, 7.0, 5.0], [True, True, True, False, True, False]
     _, last, season_ago, moments, *_ = _rules(values, seen, horizon=3)
     assert last[0] == 7.0
@@ -34,7 +34,7 @@ def test_missing_values_are_passed_over() -> None:
     assert moments.tolist() == [1.0, 6.0, 3.0]
 
 
-def test_a_window_without_any_value_or_shorter_than_a_season_has_forecasts_too() -> None:
+def test_an_empty_or_short_window_has_forecasts() -> None:
     nothing = _rules([0.0] * 6, [False] * 6)
     assert nothing.isfinite().all()
     short = simple_forecasts(torch.tensor([[1.0, 2.0]]), torch.ones(1, 2, dtype=torch.bool), 12, 5)
@@ -42,7 +42,7 @@ def test_a_window_without_any_value_or_shorter_than_a_season_has_forecasts_too()
     assert short.isfinite().all()
 
 
-def test_the_weights_are_equal_at_first_and_learn_the_rule_that_serves_best() -> None:
+def test_the_weights_are_equal_at_first_and_learn_the_best_rule() -> None:
     torch.manual_seed(0)
     mix = SimpleForecasts(3, 3)
     windows = torch.randn(64, 1) + torch.tensor(SEASON).repeat(2) * torch.randn(64, 1)

@@ -3,7 +3,7 @@ import torch
 from seqlab.models.transformer import LARGE, empty_pages
 
 
-def test_large_memory_is_memory_like_any_other():
+def test_huge_pages_behave_like_other_memory():
     like = torch.zeros(0, dtype=torch.float64)
     for rows in (3, LARGE // 8 // 1024 + 1):
         numbers = empty_pages(rows, 1024, like=like)

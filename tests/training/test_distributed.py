@@ -142,7 +142,7 @@ def test_two_processes_learn_what_one_learns(tmp_path, dtype, steps, apart):
     assert one[0] > one[-1]
 
 
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+def test_a_run_resumes_with_another_number_of_processes(tmp_path):
     """Streams of an odd number of rows, whose states are carried from batch to batch."""
     whole = curve(tmp_path / "whole", processes=1, steps=40, kind="streams")
     first = curve(tmp_path / "parts", processes=2, steps=40, kind="streams", stop=23)
@@ -152,7 +152,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
 
 
 @pytest.mark.parametrize("average", ["ema", "last"])
-def test_weights_that_are_shared_out_learn_the_same_and_are_saved_whole(tmp_path, average):
+def test_sharded_weights_learn_the_same_and_are_saved_whole(tmp_path, average):
     """FSDP2, stopped and resumed; then the same run goes on in one process."""
     train = {"average": average, "average_last": 2, "shard": True, "keep": 1}
     numbers, whole = ran(tmp_path / "whole", processes=1, steps=40, train=train)
@@ -175,7 +175,7 @@ def test_weights_that_are_shared_out_learn_the_same_and_are_saved_whole(tmp_path
             torch.testing.assert_close(found[group], expected[group], atol=1e-9, rtol=1e-9)
 
 
-def test_the_rows_of_all_processes_are_all_rows():
+def test_the_processes_share_all_rows():
     batch = Batch(torch.arange(5), target=Padded.from_rows([[i] * (i + 1) for i in range(5)]))
     shares = [batch.rows_at(World(rank, 3).own_rows(5)) for rank in range(3)]
     assert [share.rows.tolist() for share in shares] == [[0, 3], [1, 4], [2]]
@@ -183,7 +183,7 @@ def test_the_rows_of_all_processes_are_all_rows():
     assert own_rows((torch.arange(5),), World(2, 3))[0].tolist() == [2]
 
 
-def test_a_weight_that_is_a_single_number_cannot_be_shared_out():
+def test_a_scalar_weight_is_not_sharded():
     model = nn.Module()
     model.gain = nn.Parameter(ones(()))
     with pytest.raises(RecipeError, match="weight 'gain' is a single number"):
@@ -203,19 +203,19 @@ def test_a_weight_that_is_a_single_number_cannot_be_shared_out():
         ),
     ],
 )
-def test_settings_that_do_not_go_with_it(settings, told):
+def test_incompatible_settings_are_refused(settings, told):
     with pytest.raises(RecipeError) as caught:
         override(load_recipe("char-lstm"), ["train.optimizer=adamw", "train.shard=true", *settings])
     assert told in str(caught.value)
 
 
-def test_of_one_process_everything_is_whole():
+def test_a_single_process_needs_no_communication():
     weight = ones(3)
     assert whole(weight) is part(weight) is spread(weight, weight) is weight
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(tmp_path):
+def test_a_run_with_a_killed_and_restarted_worker_gives_the_same_result(tmp_path):
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(400, seed=1, longest=6)))
     settings = [
