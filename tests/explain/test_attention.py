@@ -66,5 +66,5 @@ def test_a_model_without_attention_has_no_alignment(pairs, tmp_path):
     model = lab.train(
         "translate", pairs, recipe="dates", settings=settings, out=tmp_path / "m"
     ).model
-    with pytest.raises(UsageError, match="attend"):
+    with pytest.raises(UsageError, match="no attention"):
         alignment(subject(model.bundle, "abc", output="cb"))
