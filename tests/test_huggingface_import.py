@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from tokenizers.pre_tokenizers import ByteLevel
 from torch.nn import functional as F
 
-from seqlab import huggingface
+from seqlab import huggingface_import as huggingface
 from seqlab.bundle import save_bundle
 from seqlab.codecs.codec import padded
 from seqlab.errors import BundleError, SeqlabWarning
