@@ -206,7 +206,7 @@ class GradientLearner(Learner):
         elif before[1] == precision and calibration.can(before[2], precision):
             self._way = before[2]
         else:
-            self._way = self.world.heard(calibration.choose(precision))
+            self._way = self.world.broadcast(calibration.choose(precision))
             if before[1] == precision:
                 warn(
                     f"until step {place.step} matrices were multiplied in the way '{before[2]}', which this machine "
