@@ -220,7 +220,7 @@ def _clusters(
         size = members.sum(0)[:, None]
         centres = torch.where(size > 0, members.mT @ some / size.clamp(min=1), centres)
     labels = torch.cdist(points, centres).argmin(1)
-    return centres * scale.sqrt() + mean, seen.spread(labels[:, None] + 1.0).squeeze(-1).long() - 1
+    return centres * scale.sqrt() + mean, seen.scatter(labels[:, None] + 1.0).squeeze(-1).long() - 1
 
 
 def baum_welch(
