@@ -87,7 +87,7 @@ def train(
             "--resume continues a run, --overwrite replaces it", hint="choose one of them."
         )
     keep_freed_memory()
-    with joined() as world, restore_threads():
+    with worker_group() as world, restore_threads():
         resume = resume or (restarted() and out is not None and is_run(Path(out)))
         fit_run = partial(
             fit,

@@ -32,7 +32,7 @@ RUN, STORES = "run", "data"
 class Model:
     """A trained model, as `load` and `train` return it."""
 
-    def __init__(self, bundle: Bundle, path: Path, world: World = ALONE) -> None:
+    def __init__(self, bundle: Bundle, path: Path, world: World = SINGLE_PROCESS) -> None:
         self.bundle = bundle
         self.path = path
         self.world = world
@@ -83,7 +83,7 @@ class Model:
         def answer(share: Sequence[Any], begin: int) -> list[list[float]]:
             return embed(self.bundle, share, normalise=normalise, first_row=begin).tolist()
 
-        return np.asarray(self.world.shared(values, answer), dtype=np.float32)
+        return np.asarray(self.world.map_shares(values, answer), dtype=np.float32)
 
     def stream(self, prompt: str, *, seed: int = 0, **decode: Any) -> Iterator[str]:
         """Yield the continuation of a prompt, or the answer to a source, piece by piece as it is written."""
@@ -173,7 +173,7 @@ class Model:
         }
 
 
-def load(path: str | Path, *, int8: bool = False, world: World = ALONE) -> Model:
+def load(path: str | Path, *, int8: bool = False, world: World = SINGLE_PROCESS) -> Model:
     """Load a trained model from its directory, after checking that its files are complete and unchanged.
 
     `path` may also be the name of a model that comes with the package: `load("dates")`; a directory with this name

@@ -158,7 +158,7 @@ def _sum_over_processes(tallies: dict[str, Tally], world: World) -> dict[str, Ta
     """Add up the tallies of all processes."""
     own = [[name, tally.to_json()] for name, tally in tallies.items()]
     total: dict[str, Tally] = defaultdict(Tally)
-    for name, part in chain(*world.told(own)):
+    for name, part in chain(*world.all_gather(own)):
         total[name].include(part)
     return total
 

@@ -21,7 +21,7 @@ from seqlab.corpus.examples import held_out, open_examples, prepare_examples
 from seqlab.data.batching import plan_in_order
 from seqlab.data.example import Example, Picture
 from seqlab.data.lines import display_name, lines
-from seqlab.distributed import ALONE, World
+from seqlab.distributed import SINGLE_PROCESS, World
 from seqlab.errors import DataError, warn
 from seqlab.padded import Batch, Padded, tensor_of
 from seqlab.recipe import DecodeConfig, Recipe, TransformerConfig
@@ -203,7 +203,7 @@ def max_positions(recipe: Recipe) -> int:
     return recipe.data.max_target + 2 if learned else sys.maxsize
 
 
-def example_loss(bundle: Bundle, examples: list[Example], world: World = ALONE) -> Scores:
+def example_loss(bundle: Bundle, examples: list[Example], world: World = SINGLE_PROCESS) -> Scores:
     """Return cross-entropy and perplexity of the known answers."""
     return mean_loss(bundle.model, example_batches(bundle, examples), carries=False, world=world)
 

@@ -9,7 +9,11 @@ from torch import Tensor
 
 from seqlab.data.windows import Windows
 from seqlab.metrics.forecasts import LinearForecast, Window
-from seqlab.models.exponential_smoothing import SmoothingForecaster, last_seen, longest_line
+from seqlab.models.exponential_smoothing import (
+    SmoothingForecaster,
+    forward_filled,
+    max_linear_inputs,
+)
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 # windows from which the linear map learns
@@ -24,7 +28,7 @@ def fit_linear_map(
     first_late = late_start(windows)
     no_errors = torch.full_like(scale, torch.inf)
     smallest, errors = torch.inf, no_errors
-    for length in (max(6, season), longest_line(season)):
+    for length in (max(6, season), max_linear_inputs(season)):
         length = min(length, (end - horizon) // 3)
         early = _windows(windows, length, length, first_late)
         if length < 1 or early.num_origins < 5:
@@ -68,7 +72,7 @@ def _pairs(windows: Windows) -> Iterator[tuple[Int[np.ndarray, " B"], Window]]:
     for rows in windows.in_order(budget=10**6, most=num_origins):
         batch = windows.batch(rows)
         past, target = batch.require("source"), batch.require("target")
-        filled = last_seen(past.values.double(), past.scored).numpy()
+        filled = forward_filled(past.values.double(), past.scored).numpy()
         yield (
             rows % windows.num_variables,
             (filled, target.values.double().numpy(), target.scored.numpy()),
