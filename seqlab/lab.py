@@ -35,7 +35,7 @@ from seqlab.selection import keep_better, same_split
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.tasks.lm import STREAM
 from seqlab.training.checkpoint import locked, temporary
-from seqlab.training.log import Reporter, Silence
+from seqlab.training.log import Reporter, SilentReporter
 
 __all__ = [
     "Model",
@@ -91,7 +91,7 @@ def train(
         fitted = partial(
             fit,
             resume=again,
-            report=(report if world.leads else None) or Silence(),
+            report=(report if world.leads else None) or SilentReporter(),
             stop=stop,
             world=world,
             threads=threads,
@@ -103,7 +103,7 @@ def train(
                 if world.leads:
                     begun(folder)
                 trained = fitted(folder, *reopen_run(folder, task, recipe, settings))
-                return _beside_baseline(trained, folder) if world.leads else trained
+                return _compare_with_baseline(trained, folder) if world.leads else trained
         old = None if start is None else load_bundle(start)
         chosen = _chosen_recipe(task, recipe, settings, old)
         names = names_of(data)
@@ -122,7 +122,7 @@ def train(
         are_paths = None not in (paths_of(data), paths_of(valid))
         in_files = nullcontext([names, names_of(valid)]) if are_paths else as_files(data, valid)
         with locked(folder), in_files as (files, held_out):
-            reporter = report or Silence()
+            reporter = report or SilentReporter()
             prepared = prepare_run(
                 folder, chosen, settings, old, files, held_out, overwrite=overwrite, report=reporter
             )
@@ -144,7 +144,7 @@ def train(
                     fitted = partial(fitted, spent=time.perf_counter() - start_time)
                 elif not held_out:
                     _train_folds(*prepared, learn, folder, reporter)
-            return _beside_baseline(fitted(folder, *prepared), folder)
+            return _compare_with_baseline(fitted(folder, *prepared), folder)
 
 
 def batch_setting(
@@ -198,7 +198,7 @@ def _train_folds(
     write_folds(folder, reports)
 
 
-def _beside_baseline(trained: Trained, folder: Path) -> Trained:
+def _compare_with_baseline(trained: Trained, folder: Path) -> Trained:
     """The better of a network and its baseline, if one was trained beside it."""
     name = task_of(trained.model.recipe).baseline(trained.model.recipe)
     if not name or trained.stopped or not is_bundle(folder / name):

@@ -237,7 +237,7 @@ def fit(
         "data": corpus.size,
         "python": sys.version.split()[0],
     }
-    if facts := run.learner.facts():
+    if facts := run.learner.fit_facts():
         metrics["fit"] = facts
 
     def written(scores: dict[str, Any]) -> Model:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqlab.cli.ladder import _minutes
+from seqlab.cli.compare import _minutes
 from seqlab.compare import Comparison, Rung, compare, find_recipe
 from seqlab.compare.comparison import front_of
 from seqlab.errors import UsageError
@@ -198,7 +198,7 @@ def test_a_budget_is_a_time():
         3.0,
     )
     for wrong in ("", "soon", "0m", "-1m", "10 days"):
-        with pytest.raises(UsageError, match="not a time"):
+        with pytest.raises(UsageError, match="is not a time"):
             _minutes(wrong)
 
 

@@ -62,7 +62,7 @@ class SparseTable:
             self.ids, weight, self.offsets, mode="sum", per_sample_weights=self.values
         )
 
-    def turned(self, num_columns: int) -> "SparseTable":
+    def transposed(self, num_columns: int) -> "SparseTable":
         """The table with rows and columns exchanged."""
         ends = torch.cat([self.offsets[1:], self.offsets.new_tensor([len(self.ids)])])
         rows = torch.repeat_interleave(torch.arange(len(self.offsets)), ends - self.offsets)

@@ -35,7 +35,7 @@ from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe
 from seqlab.text import Normaliser, learn
 from seqlab.training.gradient import GradientLearner
-from seqlab.training.log import Silence
+from seqlab.training.log import SilentReporter
 from seqlab.training.loss import mean_loss
 from seqlab.training.weights import optimizer_tensors
 from seqlab.training.run import Run
@@ -57,7 +57,7 @@ class Batches:
         numbers = torch.arange(len(rows)) + (0 if self.carries else 10 * index)
         return Batch(numbers, target=Padded.from_rows(rows))
 
-class Watch(Silence):
+class Watch(SilentReporter):
     curve = []
 
     def step(self, step):
@@ -133,7 +133,7 @@ def ran(folder, *, processes, steps, kind="rows", dtype="float64", stop=10**9, t
 @pytest.mark.parametrize(
     ("dtype", "steps", "apart"), [("float64", 200, 1e-9), ("float32", 20, 1e-5)]
 )
-def test_two_processes_learn_what_one_learns(tmp_path, dtype, steps, apart):
+def test_two_processes_learn_like_one(tmp_path, dtype, steps, apart):
     """Batches of one row too, where a process has nothing to do."""
     one = curve(tmp_path / "one", processes=1, steps=steps, dtype=dtype)
     two = curve(tmp_path / "two", processes=2, steps=steps, dtype=dtype)
@@ -142,7 +142,7 @@ def test_two_processes_learn_what_one_learns(tmp_path, dtype, steps, apart):
     assert one[0] > one[-1]
 
 
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+def test_a_run_can_be_resumed_with_another_number_of_processes(tmp_path):
     """Streams of an odd number of rows, whose states are carried from batch to batch."""
     whole = curve(tmp_path / "whole", processes=1, steps=40, kind="streams")
     first = curve(tmp_path / "parts", processes=2, steps=40, kind="streams", stop=23)
@@ -152,7 +152,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
 
 
 @pytest.mark.parametrize("average", ["ema", "last"])
-def test_weights_that_are_shared_out_learn_the_same_and_are_saved_whole(tmp_path, average):
+def test_sharded_weights_learn_the_same_and_are_saved_whole(tmp_path, average):
     """FSDP2, stopped and resumed; then the same run goes on in one process."""
     train = {"average": average, "average_last": 2, "shard": True, "keep": 1}
     numbers, whole = ran(tmp_path / "whole", processes=1, steps=40, train=train)
@@ -166,13 +166,13 @@ def test_weights_that_are_shared_out_learn_the_same_and_are_saved_whole(tmp_path
     assert held[0] == held[1] < 0.6 * numbers
     assert held[2] == numbers
     for file in ("last", "best", "kept/00000040"):
-        found, expected = (
+        tensors, expected = (
             read_checkpoint(tmp_path / name / f"{file}.safetensors")[1]
             for name in ("parts", "whole")
         )
-        assert found.keys() == expected.keys()
+        assert tensors.keys() == expected.keys()
         for group in expected:
-            torch.testing.assert_close(found[group], expected[group], atol=1e-9, rtol=1e-9)
+            torch.testing.assert_close(tensors[group], expected[group], atol=1e-9, rtol=1e-9)
 
 
 def test_the_rows_of_all_processes_are_all_rows():
@@ -183,7 +183,7 @@ def test_the_rows_of_all_processes_are_all_rows():
     assert own_rows((torch.arange(5),), World(2, 3))[0].tolist() == [2]
 
 
-def test_a_weight_that_is_a_single_number_cannot_be_shared_out():
+def test_a_scalar_weight_cannot_be_sharded():
     model = nn.Module()
     model.gain = nn.Parameter(ones(()))
     with pytest.raises(RecipeError, match="weight 'gain' is a single number"):
@@ -203,19 +203,19 @@ def test_a_weight_that_is_a_single_number_cannot_be_shared_out():
         ),
     ],
 )
-def test_settings_that_do_not_go_with_it(settings, told):
+def test_settings_that_cannot_be_distributed(settings, told):
     with pytest.raises(RecipeError) as caught:
         override(load_recipe("char-lstm"), ["train.optimizer=adamw", "train.shard=true", *settings])
     assert told in str(caught.value)
 
 
-def test_of_one_process_everything_is_whole():
+def test_one_process_has_all_rows_and_weights():
     weight = ones(3)
     assert whole(weight) is part(weight) is spread(weight, weight) is weight
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(tmp_path):
+def test_a_killed_worker_is_restarted_without_changing_the_result(tmp_path):
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(400, seed=1, longest=6)))
     settings = [
@@ -260,7 +260,7 @@ def test_a_worker_that_is_killed_is_restarted_and_the_run_ends_as_it_would_have(
             ["pgrep", "-P", str(killed.pid)], capture_output=True, text=True, check=True
         )
         os.kill(int(children.stdout.split()[-1]), signal.SIGKILL)
-        said, _ = killed.communicate(timeout=600)
-    assert killed.returncode == 0, said
+        output, _ = killed.communicate(timeout=600)
+    assert killed.returncode == 0, output
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]
