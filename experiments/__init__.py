@@ -1,11 +1,11 @@
-"""What measures Seqlab or makes what it ships. It imports the package; the package never imports it.
+"""Scripts that measure Seqlab or make its shipped models. They import the package; the package never imports them.
 
 Run from the project's root:
 
     python -m experiments.bench [NAME]       races against other libraries (`make bench`)
     python experiments/characters.py         time to quality on characters, next to a plain GPT
-    python experiments/few_labels.py         what pretraining is worth with 200 labels
-    python experiments/growth.py             what grows with the corpus and with the length of an answer
+    python experiments/few_labels.py         gain of pretraining with 200 labels
+    python experiments/growth.py             time and memory by size of the corpus and length of the answer
     python experiments/processes.py          training speed of several processes and threads
     python experiments/proteins.py           files for the protein results
     python experiments/shipped_models.py     the models that come with the package (`make models`)

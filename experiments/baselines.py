@@ -1,4 +1,4 @@
-"""The baselines beside the libraries that people would use: the same training and test parts, scores, CPU seconds.
+"""Our baselines and those of common libraries: scores and CPU seconds on the same training and test parts.
 
     python experiments/baselines.py ours DATA > ours.tsv
     python experiments/baselines.py peers DATA > peers.tsv
@@ -36,7 +36,7 @@ def main() -> None:
     )
     parser.add_argument("whose", choices=("ours", "peers"))
     parser.add_argument("data", type=Path)
-    parser.add_argument("--only", default="", help="data sets whose names contain this")
+    parser.add_argument("--only", default="", help="only data sets whose names contain this")
     asked = parser.parse_args()
     ours = asked.whose == "ours"
     work: list[tuple[dict[str, Any], Callable[..., Any]]] = [
@@ -70,14 +70,14 @@ def columns(path: Path) -> Pairs:
 
 
 def tenth(rows: Pairs) -> tuple[Pairs, Pairs]:
-    """The training part, and a tenth drawn at random to test on."""
+    """Return a training part, and a random tenth to test on."""
     random.Random(0).shuffle(rows)
     count = len(rows) // 10
     return rows[count:], rows[:count]
 
 
 def labelled(data: Path) -> dict[str, Callable[[], tuple[Pairs, Pairs]]]:
-    """Pairs of a label and a text."""
+    """Return readers of (label, text) pairs, by data set."""
 
     def waimai(part: str) -> Pairs:
         rows = csv.DictReader(lines(data / f"foreign/waimai_{part}.csv.gz"))
@@ -168,7 +168,7 @@ def series_parts(
 
 
 def trained(task: str, recipe: str, name: str, text: str, *settings: str) -> Any:
-    """A model of ours in a folder of its own; it holds out a part to choose its strength by."""
+    """Train a model of Seqlab in its own folder; it holds out a part to choose the penalty."""
     import seqlab
 
     folder = Path(tempfile.mkdtemp())
@@ -229,7 +229,7 @@ def their_tagger(train: list[Sentence], test: list[Sentence]) -> Iterator[tuple[
 
 
 def features(sentence: Sentence) -> list[list[str]]:
-    """What our tagger reads too: spellings, neighbours and pairs."""
+    """Return the features that our tagger uses: spellings, neighbours and pairs."""
     words = [word for word, _ in sentence]
     shapes = [
         re.sub(r"[a-z]", "x", re.sub(r"[A-Z]", "X", re.sub(r"\d", "0", word))) for word in words

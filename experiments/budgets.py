@@ -1,4 +1,4 @@
-"""How well `train.minutes` is kept: trainings of different tasks, each from its first step to the prompt.
+"""How well `train.minutes` is kept: time of different trainings, from the first step to the end of the command.
 
 python -m experiments.budgets --minutes 1 --busy 2
 """
@@ -39,8 +39,13 @@ TRAININGS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--busy", type=int, default=0, help="processes that compute meanwhile")
-    parser.add_argument("--only", type=int, nargs="*", help="numbers of trainings")
+    parser.add_argument(
+        "--busy",
+        type=int,
+        default=0,
+        help="number of other processes that compute at the same time",
+    )
+    parser.add_argument("--only", type=int, nargs="*", help="only the trainings of these numbers")
     options = parser.parse_args()
     limit = 60 * options.minutes
     chosen = range(len(TRAININGS)) if options.only is None else options.only
@@ -63,7 +68,7 @@ def main() -> None:
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """Within this block, so many processes compute."""
+    """Keep `count` other processes computing in this block."""
     processes = [multiprocessing.Process(target=_compute, daemon=True) for _ in range(count)]
     for process in processes:
         process.start()
@@ -80,7 +85,7 @@ def _compute() -> None:
 
 
 def measured(folder: Path, place: int, minutes: float) -> tuple[float, int, int]:
-    """Seconds from the first step to the prompt, the steps, and the validations."""
+    """Return the seconds from the first step to the end, the steps, and the validations."""
     task, data, recipe, settings = TRAININGS[place]
     out = folder / f"{place}"
     words = [sys.executable, "-m", "seqlab", "train", task, str(folder / data), "-o", str(out)]
@@ -101,7 +106,7 @@ def measured(folder: Path, place: int, minutes: float) -> tuple[float, int, int]
 
 
 def write_data(folder: Path) -> None:
-    """Generated files, one for each kind of task."""
+    """Write a generated file for each kind of task."""
     draw = random.Random(0)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(3_000)]
     lines = [" ".join(draw.choices(words, k=12)) for _ in range(10_000)]

@@ -1,4 +1,4 @@
-"""Time to quality on characters: a plain GPT as it is usually written, and recipes of Seqlab, in turn, in one run.
+"""Time to a given loss on characters: a plain GPT and recipes of Seqlab, in turn, in one run.
 
     python experiments/characters.py input.txt [--rounds 1] [--only gpt-tiny]
 
@@ -86,7 +86,7 @@ class PlainGPT(nn.Module):
 
 
 def plain(text: str) -> tuple[float, float]:
-    """Seconds that the baseline takes for its steps, and its loss on the held-out tenth."""
+    """Return the seconds of the baseline's steps, and its loss on the held-out tenth."""
     torch.manual_seed(1)
     letters = {letter: place for place, letter in enumerate(sorted(set(text)))}
     ids = torch.tensor([letters[letter] for letter in text])
@@ -120,7 +120,7 @@ def plain(text: str) -> tuple[float, float]:
 
 
 def ours(text: Path, recipe: str, settings: tuple[str, ...]) -> tuple[float, float]:
-    """Seconds of training, without what comes before the first step and after the last, and the held-out loss."""
+    """Return the seconds from the first to the last step, and the held-out loss."""
     with tempfile.TemporaryDirectory() as folder:
         words = ("data.validation=0.1", "train.validate_every=100000", *settings)
         seqlab.train("lm", text, recipe=recipe, settings=words, out=Path(folder) / "m")
@@ -150,7 +150,9 @@ def main() -> None:
             times[name].append(ours(asked.text, recipe, settings))
             print(name, *times[name][-1], file=sys.stderr, flush=True)
     base = statistics.median(seconds for seconds, _ in times["a plain GPT"])
-    print("| model | seconds | of the plain GPT's | loss | wanted |\n|---|---|---|---|---|")
+    print(
+        "| model | seconds | relative to the plain GPT | loss | required |\n|---|---|---|---|---|"
+    )
     for name, found in times.items():
         seconds, loss = (statistics.median(column) for column in zip(*found, strict=True))
         wanted = chosen[name][2] if name in chosen else ""

@@ -1,4 +1,4 @@
-"""The default command on real files: what `seqlab train TASK FILE` gives with no other option.
+"""Scores of the default command, `seqlab train TASK FILE`, on real files.
 
     python -m experiments.defaults foreign DATA --seeds 1 2 3      files as strangers bring them, their test parts
     python -m experiments.defaults known DATA                      CoNLL-2000, WNUT17, CMUdict
@@ -29,7 +29,7 @@ SPLIT_SEED = 20261118
 
 @dataclass(frozen=True)
 class File:
-    """A file to train on, one to test on, and the score that counts."""
+    """A training file, a test file, and the deciding score."""
 
     name: str
     task: str
@@ -45,7 +45,7 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("foreign", "known", "curves"))
     parser.add_argument("data", type=Path)
-    parser.add_argument("--only", default="", help="files whose names contain this")
+    parser.add_argument("--only", default="", help="only files whose names contain this")
     parser.add_argument("--seeds", type=int, nargs="*", default=[1])
     parser.add_argument("--sizes", type=int, nargs="*", default=[50, 200, 1000, 5000, 50000])
     asked = parser.parse_args()
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def row(file: File, seed: int, folder: Path) -> str:
-    """Train with the default command, and score both models on the test part."""
+    """Train with the default command, and score both models on the test file."""
     out = folder / f"{file.name}-{seed}".replace(" ", "-")
     words = [
         "train",
@@ -106,7 +106,7 @@ BASELINES = (
 
 
 def seqlab(words: Sequence[str]) -> float:
-    """Run a command of Seqlab's as a user would; the seconds of CPU that it took."""
+    """Run a command of Seqlab as a user would; return its CPU seconds."""
     before = os.times()
     subprocess.run([sys.executable, "-m", "seqlab", *words], check=True, stdout=subprocess.DEVNULL)
     after = os.times()
@@ -138,7 +138,7 @@ def scored(model: Path, file: File) -> float:
 
 
 def word_error(model: Path, test: Path) -> float:
-    """The share of words for which the model writes none of the listed pronunciations."""
+    """Return the share of words for which the answer is none of the listed pronunciations."""
     listed = defaultdict(set)
     for line in test.read_text("utf-8").splitlines():
         word, phonemes = line.split("\t")
@@ -218,7 +218,7 @@ def known(data: Path, folder: Path) -> Iterator[File]:
 
 
 def spellings(path: Path) -> tuple[list[str], list[str]]:
-    """Spelling and phonemes, split by word: 2,000 words are for the test, with all their pronunciations."""
+    """Return spellings and phonemes, split by word: 2,000 words with all pronunciations are the test part."""
     by_word = defaultdict(list)
     for line in text(path).splitlines():
         spelling, *phonemes = line.partition(" #")[0].split()
@@ -231,7 +231,7 @@ def spellings(path: Path) -> tuple[list[str], list[str]]:
 
 
 def curves(data: Path, folder: Path, sizes: Sequence[int]) -> Iterator[File]:
-    """Real files cut to each size; a file that is smaller is not repeated."""
+    """Yield real files cut to each size; sizes above that of the file are left out."""
     makers = {
         "phrases": (phrases, "classify", ".tsv", "accuracy"),
         "names": (names, "classify", ".tsv", "accuracy"),
@@ -281,7 +281,7 @@ def names(data: Path) -> tuple[list[str], list[str]]:
 
 
 def tags(data: Path) -> tuple[list[str], list[str]]:
-    """UD English EWT: each sentence as lines of word and part of speech, and a blank line."""
+    """UD English EWT: sentences as lines of word and part of speech, separated by blank lines."""
 
     def part(name: str) -> list[str]:
         sentences = text(data / "ud-en-ewt" / f"en_ewt-ud-{name}.conllu.gz").split("\n\n")
@@ -308,7 +308,7 @@ def captions(data: Path) -> tuple[list[str], list[str]]:
 
 
 def vectors(folder: Path, sizes: Sequence[int]) -> Iterator[File]:
-    """Fashion-MNIST of Debian's package dataset-fashion-mnist: a picture as 28 vectors of 28 numbers, row by row."""
+    """Fashion-MNIST of Debian's package dataset-fashion-mnist: a picture as 28 rows of 28 numbers."""
     import numpy as np
 
     home = Path("/usr/share/datasets/fashion-mnist")
@@ -341,7 +341,7 @@ def vectors(folder: Path, sizes: Sequence[int]) -> Iterator[File]:
 
 
 def hours(data: Path, folder: Path, sizes: Sequence[int]) -> Iterator[File]:
-    """ETTh1, the oil temperature alone: the rows before month 16, and the rest to test on."""
+    """ETTh1, only the oil temperature: the rows before month 16, and the rest as test part."""
     header, *rows = text(data / "ett" / "ETTh1.csv.gz").splitlines()
     columns = header.split(",")
     place = columns.index("OT")

@@ -1,4 +1,4 @@
-"""What pretraining is worth with 200 labels: three draws from IMDb's training half, scored on 3,000 of its test half.
+"""The gain of pretraining with 200 labels: three samples of IMDb's training half, scored on 3,000 test texts.
 
     python experiments/few_labels.py imdb.train.tsv.gz imdb.test.tsv.gz [--themes DIR] [--minilm DIR]
 
@@ -86,7 +86,7 @@ def main() -> None:
 def accuracy(
     folder: Path, seed: int, recipe: str, start: Path | None, settings: tuple[str, ...]
 ) -> float:
-    """Of the model as it is at its last step."""
+    """Return the accuracy of the model at its last step."""
     out, words = folder / "model", (*settings, f"train.seed={seed}")
     data = folder / f"few-{seed}.tsv"
     run = seqlab.train(
@@ -96,7 +96,7 @@ def accuracy(
 
 
 def few(rows: Rows, seed: int) -> Rows:
-    """The first hundred of each label, in an order of this seed."""
+    """Return a hundred random rows of each label."""
     order, found = list(range(len(rows))), Rows()
     random.Random(seed).shuffle(order)
     for place in order:

@@ -1,4 +1,4 @@
-"""Every view on every kind of model, as pictures: `make gallery` trains ten small ones on generated data and looks.
+"""Pictures of every view of every kind of model: `make gallery` trains ten small models on generated data.
 
 Pictures go to docs/gallery, with a page of them (README.md); models stay in `runs/gallery`, and are not trained again.
 """
@@ -184,7 +184,7 @@ def _trained(name: str) -> tuple[lab.Model, Any]:
 
 
 def _applying(model: lab.Model, given: Any) -> Iterator[str]:
-    """The views that this model can show."""
+    """Yield the views that this model supports."""
     for view in VIEWS:
         try:
             model.explain(given, view)
@@ -194,7 +194,7 @@ def _applying(model: lab.Model, given: Any) -> Iterator[str]:
 
 
 def _prose(folder: Path) -> Path:
-    """This project's documents, as one text."""
+    """Write the documents of this project as one text."""
     path = folder / "prose.txt"
     documents = (Path("README.md"), *sorted(PICTURES.parent.glob("*.md")))
     path.write_text("\n".join(file.read_text("utf-8") for file in documents), "utf-8")
@@ -209,7 +209,7 @@ def _dates(folder: Path) -> Path:
 
 
 def _tagged(folder: Path) -> Path:
-    """French sentences that hold a date, each word with what it is."""
+    """Write French sentences with a date, as words with tags."""
     path, draw = folder / "tagged.tsv", random.Random(1)
     rows = []
     for _ in range(4000):
@@ -239,7 +239,7 @@ def _captioned(folder: Path) -> Path:
 
 
 def _circles(folder: Path) -> Path:
-    """Two things a picture: is one of them a circle?"""
+    """Write pictures of two shapes, labelled by whether one is a circle."""
     path = folder / "circles.npz"
     scenes = [scene(row, seed=2) for row in range(4000)]
     labels = ["circle" if "circle" in each.nouns else "no circle" for each in scenes]
@@ -248,7 +248,7 @@ def _circles(folder: Path) -> Path:
 
 
 def _waves(folder: Path) -> Path:
-    """A year of days: a week's wave, a slow one, noise, and a gap."""
+    """Write a year of daily values: a weekly and a slow wave, noise, and a gap."""
     path, draw = folder / "waves.csv", random.Random(1)
     lines = ["day,value"]
     for t in range(730):

@@ -1,4 +1,4 @@
-"""What grows with the corpus, and what with the length of an answer: texts of several sizes, made by repetition.
+"""Time and memory by size of the corpus and by length of the answer, on texts repeated to several sizes.
 
     python experiments/growth.py input.txt [--megabytes 10 1000] [--recipe char-lstm] [--steps 200]
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def repeated(text: str, megabytes: int, path: Path) -> Path:
-    """A file of that size, over and over the same text."""
+    """Write a file of that size by repeating a text."""
     with path.open("w", encoding="utf-8") as file:
         for _ in range(-(-megabytes * 10**6 // len(text))):
             file.write(text)
@@ -58,7 +58,7 @@ def repeated(text: str, megabytes: int, path: Path) -> Path:
 
 
 def trained(text: Path, out: Path, recipe: str, steps: int) -> str:
-    """A short training: seconds before its first step and after its last, tokens a second, and memory."""
+    """Train briefly; return seconds before the first and after the last step, tokens per second, and memory."""
     words = ["train", "lm", text, "-r", recipe, "-o", out, "-q", "-s", f"train.steps={steps}"]
     words += ["-s", f"train.validate_every={steps}"]
     began = time.perf_counter()
@@ -81,7 +81,7 @@ def trained(text: Path, out: Path, recipe: str, steps: int) -> str:
 
 
 def anonymous(pid: int) -> int:
-    """Bytes of memory that a process holds by itself, without files that are mapped."""
+    """Return the anonymous memory of a process in bytes, without mapped files."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def anonymous(pid: int) -> int:
 
 
 def written(model: Model, length: int) -> float:
-    """Seconds for one answer of that length."""
+    """Return the seconds for an answer of that length."""
     began = time.perf_counter()
     model.predict("the ", max_length=length, temperature=0.7)
     return time.perf_counter() - began

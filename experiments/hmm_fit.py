@@ -1,4 +1,4 @@
-"""Fitting a hidden Markov model to tensors: where EM starts, the best of several restarts, the number of states.
+"""Fitting a hidden Markov model to tensors: starts of EM, several restarts, and the number of states.
 
 The package trains its models through recipes; benchmarks and tests of EM need these.
 """
@@ -20,8 +20,15 @@ from seqlab.models.emissions import Categorical, Emissions
 from seqlab.models.hmm import HMM, ObservedSteps
 from seqlab.padded import Padded
 from seqlab.randomness import uniform
-from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, check_ascent, moments, rows_at_once
-from seqlab.training.hmm_em import Family, draw_hmm, gaussian
+from seqlab.training.baum_welch import (
+    EMSteps,
+    HMMData,
+    PseudoCounts,
+    check_ascent,
+    moments,
+    rows_at_once,
+)
+from seqlab.training.hmm_em import HMMShape, draw_hmm, gaussian
 
 Watch = Callable[[int, float], None]  # is called with the iteration and its objective
 _START_FLOOR = (
@@ -31,7 +38,7 @@ _START_FLOOR = (
 
 @dataclass(frozen=True)
 class HMMSettings:
-    """How EM searches for the best model. A gain below `tolerance`, in nats for each observation, ends the search.
+    """Settings of EM, which stops at a gain below `tolerance`, in nats per observation.
 
     `pseudo` is added to the counts of all possible starts and moves, `pseudo_emissions` to those of symbols. `floor`
     is the smallest variance, as a share of each feature's own.
@@ -48,7 +55,7 @@ class HMMSettings:
 
 @dataclass(frozen=True, eq=False)
 class Restart:
-    """EM from one start: the model at its end, and log-likelihood plus log prior of the start and each iteration."""
+    """EM from one start: its last model, and log-likelihood plus log prior of the start and each iteration."""
 
     model: HMM
     objectives: tuple[float, ...]
@@ -57,14 +64,14 @@ class Restart:
 
 
 class HMMFit(NamedTuple):
-    """All restarts, and the one that got highest."""
+    """All restarts and the best one."""
 
     restarts: tuple[Restart, ...]
     best: Restart
 
 
 class Candidate(NamedTuple):
-    """A number of states, and its scores."""
+    """A number of states and its scores."""
 
     num_states: int
     bic: float
@@ -74,12 +81,12 @@ class Candidate(NamedTuple):
 
 def fit_hmm(
     data: HMMData,
-    family: Family,
+    family: HMMShape,
     *,
     settings: HMMSettings | None = None,
     progress: Callable[[int, int, float], None] = lambda restart, iteration, objective: None,
 ) -> HMMFit:
-    """The best of several restarts, each from a start of its own: clusters of the vectors, or random symbols.
+    """Run EM from several starts (clusters of vectors, or random symbols), and return the best result.
 
     Known labels shape the start, and fix the states of their positions during EM.
     """
@@ -95,13 +102,13 @@ def fit_hmm(
 
 def select_order(
     data: HMMData,
-    family: Family,
+    family: HMMShape,
     candidates: Sequence[int],
     *,
     held_out: HMMData | None = None,
     settings: HMMSettings | None = None,
 ) -> tuple[list[Candidate], int]:
-    """A fit for each number of states, and the place of the best.
+    """Fit a model for each number of states; return them and the index of the best.
 
     By the likelihood of rows held out, else by BIC = k log n - 2 log p(x).
     """
@@ -124,7 +131,7 @@ def select_order(
 
 
 def num_parameters(model: HMM) -> int:
-    """How many numbers are free: of a distribution all but one, of a covariance those on and above the diagonal."""
+    """Return the number of free parameters: all but one of a distribution, the upper triangle of a covariance."""
     count = 0
     for name, x in model.tensors().items():
         if name == "emissions.covariances":
@@ -136,8 +143,8 @@ def num_parameters(model: HMM) -> int:
     return count
 
 
-def count_hmm(data: HMMData, family: Family, *, settings: HMMSettings | None = None) -> HMM:
-    """The model of complete labels: relative frequencies, with pseudo-counts added. EM with nothing hidden finds it.
+def count_hmm(data: HMMData, family: HMMShape, *, settings: HMMSettings | None = None) -> HMM:
+    """Return the model for complete labels: relative frequencies with pseudo-counts, which EM would also give.
 
     Only where the vectors of a full Gaussian have gaps does it take more than one step.
     """
@@ -159,8 +166,8 @@ def count_hmm(data: HMMData, family: Family, *, settings: HMMSettings | None = N
     return baum_welch(HMM(even[0], even, emissions), data, settings=settings).model
 
 
-def start_hmm(data: HMMData, family: Family, *, seed: int, restart: int = 0) -> HMM:
-    """Where EM starts: a random model, but known labels are counted, and vectors without labels are clustered."""
+def start_hmm(data: HMMData, family: HMMShape, *, seed: int, restart: int = 0) -> HMM:
+    """Return a start for EM: random, but known labels are counted, and vectors without labels are clustered."""
     seen, labels = _seen(data, family), data.labels
     width = (
         _num_symbols(seen, family) if family.emissions == "categorical" else seen.values.shape[-1]
@@ -177,12 +184,12 @@ def start_hmm(data: HMMData, family: Family, *, seed: int, restart: int = 0) -> 
         known = observed & (known if observed.dim() == 2 else known[..., None])
     observations = replace(data.observations, observed=known)
     labelled = grouped(replace(data, observations=observations, labels=labels), family.num_states)
-    em = EMSteps(labelled, model, floor=_START_FLOOR, pseudo=Pseudo(1.0, 1.0, 1.0))
+    em = EMSteps(labelled, model, floor=_START_FLOOR, pseudo=PseudoCounts(1.0, 1.0, 1.0))
     return em.maximise(model, em.expect(model)[0])
 
 
-def _seen(data: HMMData, family: Family) -> ObservedSteps:
-    """What was observed, once it is clear that such models can have emitted it."""
+def _seen(data: HMMData, family: HMMShape) -> ObservedSteps:
+    """Return the observations, after checking that models of this shape can emit them."""
     seen, symbols = ObservedSteps.of(data.observations), family.emissions == "categorical"
     if not len(seen.values):
         raise DataError(
@@ -197,14 +204,14 @@ def _seen(data: HMMData, family: Family) -> ObservedSteps:
     return seen
 
 
-def _num_symbols(seen: ObservedSteps, family: Family) -> int:
+def _num_symbols(seen: ObservedSteps, family: HMMShape) -> int:
     return family.num_symbols or int(seen.values.max()) + 1
 
 
 def _clusters(
     seen: ObservedSteps, num_states: int, seed: int, restart: int
 ) -> tuple[Float[Tensor, "N D"], Int[Tensor, "B T"]]:
-    """Centres and labels by k-means from distant points (Arthur & Vassilvitskii 2007); gaps count as the mean."""
+    """Return centres and labels by k-means++ (Arthur & Vassilvitskii 2007); missing values count as the mean."""
     mean, scale = moments([seen])
     points = (seen.values - mean) / scale.sqrt()
     points = points if seen.present is None else points.masked_fill(~seen.present, 0.0)
@@ -232,7 +239,7 @@ def baum_welch(
     """
     keep_freed_memory()
     settings = settings or HMMSettings()
-    pseudo = Pseudo(settings.pseudo, settings.pseudo, settings.pseudo_emissions)
+    pseudo = PseudoCounts(settings.pseudo, settings.pseudo, settings.pseudo_emissions)
     parts = grouped(data, start.num_states)
     em = EMSteps(parts, start, tolerance=settings.tolerance, floor=settings.floor, pseudo=pseudo)
     model, objectives = start, list[float]()
@@ -268,7 +275,7 @@ def grouped(data: HMMData, num_states: int) -> list[HMMData]:
 
 
 def rows_of(data: HMMData, chosen: Int[Tensor, " R"]) -> HMMData:
-    """Some of the rows, without the columns in which all of them are padded."""
+    """Return some rows without the columns in which all are padded."""
     whole, lengths = data.observations, data.observations.lengths[chosen]
     width = int(lengths.max())
     observed, labels = (

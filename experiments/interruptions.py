@@ -1,4 +1,4 @@
-"""Interrupt trainings at random moments and see how long they take to answer, and whether their work is saved.
+"""Interrupt trainings at random moments; measure how long they take to stop, and check that their work is saved.
 
 python -m experiments.interruptions --times 50
 """
@@ -46,7 +46,7 @@ SECONDS = {
 
 @dataclass(frozen=True)
 class Interruption:
-    """What one training did when a signal came."""
+    """The reaction of a training to a signal."""
 
     training: str
     signal: str
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def write_data(folder: Path) -> None:
-    """The files that are trained on: large enough for the preparation to take seconds."""
+    """Write training files, large enough for the preparation to take seconds."""
     draw = random.Random(0)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(40_000)]
     lines = [" ".join(draw.choices(words, k=12)) for _ in range(40_000)]
@@ -98,7 +98,7 @@ def write_data(folder: Path) -> None:
 
 
 def interruptions(folder: Path, times: int, draw: random.Random) -> Iterator[Interruption]:
-    """The trainings in turns, each interrupted once, half of them before their first step."""
+    """Interrupt the trainings in turn, half of them before their first step."""
     names = list(TRAININGS)
     for number in range(times):
         training = names[number % len(names)]
@@ -111,7 +111,7 @@ def interruptions(folder: Path, times: int, draw: random.Random) -> Iterator[Int
 def interrupt(
     folder: Path, training: str, moment: str, number: signal.Signals, delay: float, place: int
 ) -> Interruption:
-    """Start a training, wait for a moment, send a signal, and look at what is left."""
+    """Start a training, wait, send a signal, and check the files that remain."""
     task, data, settings = TRAININGS[training]
     home = folder / f"{place}"
     home.mkdir()
@@ -158,7 +158,7 @@ def _phase(out: Path, stderr: str) -> str:
 
 
 def _left(home: Path, out: Path, code: int, phase: str, number: signal.Signals) -> tuple[str, str]:
-    """The steps that were saved and logged, and what is wrong with what the training has left behind."""
+    """Return the steps that were saved and logged, and the problems of the remaining files."""
     stderr = (home / "stderr").read_text()
     if code == 0:
         return "", "" if (out / "manifest.json").exists() else "no model"

@@ -1,4 +1,4 @@
-"""How much faster two processes train than one, and than one with two threads: in turn, on a machine with nothing else.
+"""Training speed of one and two processes and of one with two threads, in turn, on an idle machine.
 
     python experiments/processes.py [--rounds 3] [--steps 40] [--recipe transformer-small]
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def measured(folder: Path, way: tuple[int, int], recipe: str, steps: int) -> tuple[float, float]:
-    """Tokens a second of a short training, and its loss."""
+    """Return the tokens per second of a short training, and its loss."""
     processes, threads = way
     torchrun = (
         ["-m", "torch.distributed.run", f"--nproc-per-node={processes}"] if processes > 1 else []

@@ -1,4 +1,4 @@
-"""FLIP's secondary structure task and CB513 as files that `seqlab train tag` reads: amino acids, a tab, their states.
+"""FLIP's secondary structure task and CB513 as files for `seqlab train tag`: amino acids, a tab, their states.
 
 python experiments/proteins.py secondary_structure.zip CB513_HHblits.csv.gz OUT
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def fasta(archive: zipfile.ZipFile, name: str) -> dict[str, str]:
-    """What follows each title."""
+    """Return the sequences of a FASTA file by their titles."""
     inside = next(each for each in archive.namelist() if each.endswith(name))
     entries = archive.read(inside).decode().split(">")[1:]
     return {title: "".join(rows) for title, *rows in (entry.splitlines() for entry in entries)}

@@ -35,7 +35,7 @@ TALLEST = 1500  # pixels that are kept of a long page
 
 
 def main() -> None:
-    """Take every picture whose model the server has."""
+    """Take the pictures of all models that the server has."""
     address = sys.argv[1].rstrip("/")
     folder = (
         Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parents[1] / "docs" / "gallery"
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def shoot(browser: Browser, address: str, path: Path, *, width: int, dark: bool) -> None:
-    """One picture of one view, once everything is drawn."""
+    """Take a picture of a view after it is drawn."""
     page = browser.new_page(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
     )

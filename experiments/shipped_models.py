@@ -1,4 +1,4 @@
-"""The models that come with the package: `make models DATA=DIR` trains what is not trained yet and ships it as int8.
+"""The models that come with the package: `make models DATA=DIR` trains missing ones and writes them as int8.
 
     python experiments/shipped_models.py DIR [NAME ...]
 
@@ -38,7 +38,7 @@ SHORT = (
 
 @dataclass(frozen=True)
 class Made:
-    """How one model is made, in how many minutes, what its card says, and what may be asked of it first."""
+    """The command for one model, its minutes, the text of its card, and example inputs."""
 
     command: str
     minutes: float  # on a core of its own
@@ -125,7 +125,7 @@ def main(data: Path, names: list[str]) -> None:
 
 
 def _train(name: str, data: Path, run: Path) -> None:
-    """Type the command, in the directory of its data."""
+    """Run the command in the directory of its data."""
     if name == "dates":
         data = RUNS
         data.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def _train(name: str, data: Path, run: Path) -> None:
 
 
 def _ship(name: str, run: Path) -> None:
-    """The model in bytes, scored as it is shipped, into the package."""
+    """Write the int8 model into the package, with the scores of that model."""
     made, model = MODELS[name], seqlab.load(run, int8=True)
     time = f"about {made.minutes:g} minutes on a core of its own"
     notes = {"recipe": f"`{made.command}`", "time": time, **made.notes}

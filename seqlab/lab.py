@@ -35,7 +35,7 @@ from seqlab.selection import keep_better, same_split
 from seqlab.tasks import check_recipe, load_bundle, task_named, task_of
 from seqlab.tasks.lm import STREAM
 from seqlab.training.checkpoint import locked, temporary
-from seqlab.training.log import Reporter, Silence
+from seqlab.training.log import Reporter, SilentReporter
 
 __all__ = [
     "Model",
@@ -92,7 +92,7 @@ def train(
         fit_run = partial(
             fit,
             resume=resume,
-            report=(report if world.leads else None) or Silence(),
+            report=(report if world.leads else None) or SilentReporter(),
             stop=stop,
             world=world,
             threads=threads,
@@ -120,7 +120,7 @@ def train(
         are_paths = None not in (paths_of(data), paths_of(valid))
         in_files = nullcontext([names, names_of(valid)]) if are_paths else as_files(data, valid)
         with locked(folder), in_files as (files, valid_files):
-            reporter = report or Silence()
+            reporter = report or SilentReporter()
             prepared = prepare_run(
                 folder,
                 chosen,

@@ -1,7 +1,7 @@
-"""The options of decoding and of the views: each is declared once, with its type, its range and its help text.
+"""The options of decoding and of the views: each is declared once, with its type, range and help.
 
-The section [decode] of a recipe, the flags of the command line and the bodies of HTTP requests are derived from them.
-Pydantic is not imported at the top, so that `seqlab --help` is fast.
+The section [decode] of a recipe, the flags of the command line and the bodies of HTTP requests are derived from these.
+pydantic is not imported at the top, because `seqlab --help` must be fast.
 """
 
 from collections.abc import Iterator
@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 MAX_HYPOTHESES = 32
-# tokens of one answer
-MAX_TOKENS = 1_000
-# characters of an input that is explained
-MAX_EXPLAINED = 2_000
+MAX_TOKENS = 1_000  # of one answer
+MAX_EXPLAINED = 2_000  # characters of an input that is explained
 
 Bound = int | float | None
 
 
 @dataclass(frozen=True)
 class Range:
-    """The range of a number, or the maximum number of characters or entries; a server may have a smaller range."""
+    """The range of a number, or the maximum length of a text or list; `served_*` are stricter limits of the server."""
 
     least: Bound = None
     above: Bound = None
@@ -28,7 +26,7 @@ class Range:
     served_least: Bound = None
     served_most: Bound = None
 
-    # tells pydantic to iterate over the bounds
+    # pydantic iterates over the bounds of such an object
     __is_annotated_types_grouped_metadata__ = True
 
     def __iter__(self) -> Iterator[Any]:
@@ -47,56 +45,78 @@ Short = Annotated[str, Range(longest=200)]
 
 
 class DecodeOptions:
-    """The options of decoding."""
+    """Options of decoding."""
 
-    method: Annotated[Literal["greedy", "sample", "beam"], Range(), "how each token is chosen"] = (
-        "greedy"
-    )
-    temperature: Annotated[Temperature, "sample: below 1 less random, above 1 more random"] = 1.0
+    method: Annotated[
+        Literal["greedy", "sample", "beam"],
+        Range(),
+        "how each token is chosen",
+    ] = "greedy"
+    temperature: Annotated[
+        Temperature, "sample: divides the logits; below 1 safer, above 1 more varied"
+    ] = 1.0
     top_k: Annotated[
-        int | None, Range(least=1, served_most=1_000_000), "sample among the k likeliest tokens"
+        int | None,
+        Range(least=1, served_most=1_000_000),
+        "sample: from the k most probable tokens only",
     ] = None
     top_p: Annotated[
-        float | None, Range(above=0, most=1), "sample among the likeliest tokens of mass p"
+        float | None,
+        Range(above=0, most=1),
+        "sample: from the most probable tokens whose probabilities add up to p",
     ] = None
-    beam: Annotated[Width, "beam search with this many hypotheses"] = 5
-    length_penalty: Annotated[Penalty, "beam: 0 ranks by the sum, 1 by the mean"] = 1.0
+    beam: Annotated[Width, "beam search: number of hypotheses"] = 5
+    length_penalty: Annotated[
+        Penalty, "beam: 0 ranks by total log-probability, 1 by the mean per token"
+    ] = 1.0
     no_repeat: Annotated[
-        int | None, Range(least=1, served_most=MAX_TOKENS), "beam: no n-gram of this length twice"
+        int | None,
+        Range(least=1, served_most=MAX_TOKENS),
+        "beam: never repeat an n-gram of this length",
     ] = None
     min_length: Annotated[
-        int, Range(least=0, served_most=MAX_TOKENS), "beam: shortest answer, in tokens"
+        int,
+        Range(least=0, served_most=MAX_TOKENS),
+        "beam: minimum length of the answer, in tokens",
     ] = 0
-    max_length: Annotated[Count, "longest answer, in tokens"] = 200
+    max_length: Annotated[Count, "maximum length of the answer, in tokens"] = 200
     conformal: Annotated[
         float | None,
         Range(least=0.5, most=0.99),
-        "classify: sets of labels that contain the true one with this probability, such as 0.9",
+        "classify: print the set of labels that contains the correct one with this probability",
     ] = None
 
 
 class ExplainOptions:
-    """The options of the views; each view takes those that its signature names."""
+    """Options of the views; each view takes those in its signature."""
 
     output: Annotated[
         str, Range(longest=MAX_EXPLAINED), "explain this answer instead of the model's own"
     ]
-    layer: Annotated[Short, "a layer or stage by its name"]
-    cell: Annotated[Short, "number: the index of a number of the stage, such as 0,2,5"]
-    head: Annotated[Count, "attention: one head"]
-    hypothesis: Annotated[Width, "attention: the n-th best hypothesis of a beam"]
+    layer: Annotated[Short, "name of a layer or stage"]
+    cell: Annotated[Short, "number: index of one number of the stage, like 0,2,5"]
+    head: Annotated[Count, "attention: show only this head, counted from 1"]
+    hypothesis: Annotated[Width, "attention: explain the n-th hypothesis of the beam"]
     position: Annotated[int, Range(least=1), "position in the answer, counted from 1"]
-    unit: Annotated[int, Range(least=0), "cells: one unit"]
+    unit: Annotated[int, Range(least=0), "cells: show only this unit, counted from 0"]
     pattern: Annotated[
-        str, Range(longest=100), "cells: find units that follow this regular expression"
+        str, Range(longest=100), "cells: find the units that follow this regular expression"
     ]
     method: Annotated[Short, "saliency: integrated, gradient or leave-one-out"]
-    ablate: Annotated[list[Short], Range(longest=50), "what-if: set NAME or units NAME:3,4 to zero"]
-    replace: Annotated[Short, "what-if: replace a word, as POSITION=WORD"]
-    prefix: Annotated[str, Range(longest=MAX_TOKENS), "what-if: the beginning of the answer"]
-    temperature: Annotated[Temperature, "what-if: sample at this temperature"]
-    beam: Annotated[Width, "beam: the number of hypotheses"]
-    length_penalty: Annotated[Penalty, "beam: 0 ranks by the sum, 1 by the mean"]
-    replay_beam: Annotated[Width, "beam: search the tree again with this many hypotheses"]
-    replay_penalty: Annotated[Penalty, "beam: rank the tree again with this penalty"]
-    column: Annotated[Short, "band: the column of the series"]
+    ablate: Annotated[
+        list[Short],
+        Range(longest=50),
+        "what-if: set a stage (NAME) or units of it (NAME:3,4) to zero",
+    ]
+    replace: Annotated[Short, "what-if: replace a word of the input: PLACE=WORD, like 3=house"]
+    prefix: Annotated[
+        str, Range(longest=MAX_TOKENS), "what-if: force the answer to begin with this text"
+    ]
+    temperature: Annotated[Temperature, "what-if: sample with this temperature"]
+    beam: Annotated[Width, "beam search: number of hypotheses"]
+    length_penalty: Annotated[
+        Penalty, "beam: 0 ranks by total log-probability, 1 by the mean per token"
+    ]
+    replay_beam: Annotated[Width, "beam: repeat the search with this many hypotheses"]
+    replay_penalty: Annotated[Penalty, "beam: repeat the search with this length penalty"]
+    column: Annotated[Short, "band: column of the series"]

@@ -295,7 +295,7 @@ def _training_facts(run: Run, progress: Progress, corpus: Corpus) -> dict[str, A
         "data": corpus.size,
         "python": sys.version.split()[0],
     }
-    if fit_facts := run.learner.facts():
+    if fit_facts := run.learner.fit_facts():
         facts["fit"] = fit_facts
     return facts
 

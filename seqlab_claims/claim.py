@@ -1,6 +1,6 @@
-"""What a claim of the lectures is here: words, an experiment, and criteria that were written down before it ran.
+"""A claim of the lectures: its text, its experiment, and criteria that were fixed before the experiment ran.
 
-All of them stand in `claims.toml`; the experiments are the functions that `suite` names.
+Claims are in `claims.toml`; the experiments are the functions listed in `suite`.
 """
 
 import math
@@ -13,14 +13,14 @@ from statistics import fmean
 from typing import Any, Literal
 
 Verdict = Literal["confirmed", "depends", "not confirmed"]
-Scale = Literal["full", "quick", "tiny"]  # tiny: does it run at all?
+Scale = Literal["full", "quick", "tiny"]  # tiny: only to test that it runs
 Cell = str | int | float
 Row = tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A number that must be at least, or at most, so much each time: with every seed, in every case."""
+    """Bounds of a number that must hold with every seed and in every case."""
 
     words: str
     at_least: float = -math.inf
@@ -28,13 +28,16 @@ class Criterion:
 
     @property
     def rule(self) -> str:
-        bars = {"at least": self.at_least, "at most": self.at_most}
-        return f"{self.words}: {' and '.join(f'{side} {bar:g}' for side, bar in bars.items() if math.isfinite(bar))}"
+        bounds = {"at least": self.at_least, "at most": self.at_most}
+        parts = [f"{side} {bound:g}" for side, bound in bounds.items() if math.isfinite(bound)]
+        return f"{self.words}: {' and '.join(parts)}"
 
     def verdict(self, values: Sequence[float]) -> Verdict:
-        """Met each time, never, or only sometimes; what is not a number meets nothing."""
+        """Return whether the bounds hold always, sometimes or never; NaN is never within them."""
         met = [self.at_least <= value <= self.at_most for value in values]
-        return "confirmed" if all(met) else "depends" if any(met) else "not confirmed"
+        if all(met):
+            return "confirmed"
+        return "depends" if any(met) else "not confirmed"
 
 
 @dataclass(frozen=True)
@@ -46,17 +49,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart: at each x the values of all seeds, drawn as their mean and a band from least to most."""
+    """A line of a chart: the values of all seeds at each x, drawn as their mean and a band from minimum to maximum."""
 
     label: str
     x: list[float]
     y: list[list[float]]
-    beside: bool = False  # a baseline or a bound, to compare the others with
+    beside: bool = False  # whether it is a baseline or a bound
 
 
 @dataclass(frozen=True)
 class Chart:
-    """What is to be drawn: lines over numbers or over named places, or without lines a bar for each name."""
+    """Data of a chart: lines over numbers or over named places; if there are no lines, a bar for each name."""
 
     title: str
     titles: tuple[str, str]  # of the axes
@@ -67,7 +70,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Finding:
-    """What an experiment found: for each criterion its number, with each seed or in each case; tables; a chart."""
+    """The result of an experiment: the values of each criterion for all seeds or cases, tables, and a chart."""
 
     values: dict[str, list[float]]
     tables: list[Table]
@@ -76,7 +79,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """A sentence of the lectures, how it is tested, and what would confirm it."""
+    """A sentence of the lectures with its experiment and its criteria."""
 
     id: str
     title: str
@@ -92,30 +95,26 @@ class Claim:
         return f"confirmed if each time {each}; not confirmed if that never holds; otherwise it depends"
 
     def verdict(self, finding: Finding) -> Verdict:
-        """Of all criteria together: confirmed if each is, not confirmed if none is, otherwise it depends."""
+        """Combine the verdicts of the criteria: if they differ, it depends."""
         verdicts = {
             criterion.verdict(finding.values[name]) for name, criterion in self.criteria.items()
         }
         return verdicts.pop() if len(verdicts) == 1 else "depends"
 
     def sentence(self, finding: Finding) -> str:
-        """Each criterion with what was found."""
-        return (
-            "; ".join(
-                f"{c.words}: {ranged(finding.values[name])}" for name, c in self.criteria.items()
-            )
-            + "."
-        )
+        """Return each criterion with its values, as a sentence."""
+        parts = [f"{c.words}: {ranged(finding.values[name])}" for name, c in self.criteria.items()]
+        return "; ".join(parts) + "."
 
 
 @cache
 def document() -> dict[str, Any]:
-    """All of claims.toml: a table for each claim, and the settings of recipes that several share."""
+    """Return the content of claims.toml: a table for each claim, and settings of recipes that several claims share."""
     return tomllib.loads((files("seqlab_claims") / "claims.toml").read_text("utf-8"))
 
 
 def read_claims() -> dict[str, Claim]:
-    """All claims, in the order of the lectures' numbers."""
+    """Return all claims, in the order of claims.toml."""
     claims = {}
     for name, table in document().items():
         if name != "recipes":
@@ -128,19 +127,15 @@ def read_claims() -> dict[str, Claim]:
 
 
 def ranged(values: Sequence[float]) -> str:
-    """The mean of some values, and from where to where they reach."""
+    """Return the mean of some values with their minimum and maximum, as text."""
     mean, low, high = map(number, (fmean(values), min(values), max(values)))
     return mean if low == high else f"{mean} ({low} to {high})"
 
 
 def number(value: Cell) -> str:
-    """Three figures, and words as they are."""
+    """Return a number with three significant digits; text stays as it is."""
     if isinstance(value, str):
         return value
-    return (
-        f"{value:,}"
-        if isinstance(value, int)
-        else f"{value:.3g}"
-        if abs(value) < 1000
-        else f"{value:,.0f}"
-    )
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"

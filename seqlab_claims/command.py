@@ -1,32 +1,40 @@
-"""`seqlab claims`: what the lectures say, measured."""
+"""`seqlab claims`: the lectures' claims, measured."""
 
 import sys
 from pathlib import Path
 
 from typer import Argument, Option
 
-from seqlab.cli.command import Json, Threads, print_json, print_table, print_text
+from seqlab.cli.command import Json, Threads
+from seqlab.cli.output import print_json, print_table, print_text
 from seqlab.machine import use_threads
 
 
 def claims(
-    ids: list[str] | None = Argument(None, help="which claims, like C6 C12; none: all"),
-    out: Path = Option(Path("report"), "--out", "-o", help="directory of the report"),
-    quick: bool = Option(
-        False, "--quick", help="small experiments: all in about 10 minutes, not 150"
+    ids: list[str] | None = Argument(
+        None, metavar="CLAIM", help="claims to measure, like C6 C12", show_default="all"
     ),
-    seeds: int | None = Option(None, min=1, help="how often each is trained; 3, with --quick 2"),
-    names: bool = Option(False, "--list", help="the claims there are"),
+    out: Path = Option(Path("report"), "--out", "-o", help="directory to write the report to"),
+    quick: bool = Option(
+        False, "--quick", help="small experiments: about 10 minutes for all, instead of 150"
+    ),
+    seeds: int | None = Option(
+        None, min=1, help="number of seeds of each experiment", show_default="3; with --quick 2"
+    ),
+    names: bool = Option(False, "--list", help="list the claims"),
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Measure what the lectures claim, and say what is confirmed.
+    """Measure what the lectures claim, and print what is confirmed.
 
-    seqlab claims --quick
+    Results already measured with the same settings are reused. The report is written to README.md in --out.
 
-    seqlab claims C6 C12 --out report
+    Examples:
+      seqlab claims --quick
+      seqlab claims C6 C12 --out report
 
-    What was measured with the same settings is not measured again; the report is README.md in --out.
+    Next:
+      seqlab claims --list
     """
     from seqlab.errors import UsageError
     from seqlab_claims.claim import read_claims
@@ -37,7 +45,7 @@ def claims(
         if name not in by_id:
             raise UsageError(
                 f"there is no claim '{name}'",
-                hint=f"there are C1 to C{len(by_id)}; --list names them.",
+                hint=f"there are C1 to C{len(by_id)}; --list prints them.",
             )
     if names:
         if json:

@@ -1,4 +1,4 @@
-"""What the experiments are made of: texts that come with Python and Babel, and rows that are generated."""
+"""Data of the experiments: texts that come with Python and Babel, and generated rows."""
 
 import random
 import re
@@ -18,7 +18,7 @@ UNTRAINED = {"train.steps": 1, "train.validate_every": 1, "train.learning_rate":
 
 
 def manual() -> str:
-    """The reference manual that comes with Python: English prose and code, wrapped, with many quotes."""
+    """Return the reference manual that comes with Python: English prose and code with many quotes."""
     from pydoc_data.topics import topics
 
     return "\n\n".join(topics.values())
@@ -26,9 +26,9 @@ def manual() -> str:
 
 @cache
 def names(seed: int) -> tuple[Pair, ...]:
-    """Languages, and how they name countries, languages, scripts and currencies, in a keyed order: Unicode's CLDR.
+    """Return (language, name) for countries, languages, scripts and currencies from Unicode's CLDR, shuffled by `seed`.
 
-    A name that two languages share is left out: nobody could tell whose it is.
+    Names that occur in several languages are left out.
     """
     languages_of: dict[str, set[str]] = {}
     for language in LATIN:
@@ -47,13 +47,14 @@ def names(seed: int) -> tuple[Pair, ...]:
 
 
 def named(at: Settings) -> tuple[Path, Path]:
-    """Names to test and to train on."""
-    num, rows = at.pick(1000, 400, 40), names(1)[: at.pick(None, None, 200)]
+    """Write names to test and to train on into two files."""
+    num = at.pick(1000, 400, 40)
+    rows = names(1)[: at.pick(None, None, 200)]
     return at.file("held_out.tsv", rows[:num]), at.file("train.tsv", rows[num:])
 
 
 def date_fields(num: int, *, seed: int) -> Iterator[list[Pair]]:
-    """Dates of many languages letter by letter, each with the field that it belongs to: day, month, year, ..."""
+    """Yield dates in many languages as (letter, field) pairs; a field is day, month, year, ..."""
     from babel.dates import format_date
 
     keyed = random.Random(seed)
@@ -71,17 +72,17 @@ def date_fields(num: int, *, seed: int) -> Iterator[list[Pair]]:
 def words(
     num: int, lengths: range, *, seed: int, letters: str = string.ascii_lowercase
 ) -> Iterator[str]:
-    """Random letters in rows of random lengths."""
+    """Yield random letters in rows of random lengths."""
     keyed = random.Random(seed)
     return ("".join(keyed.choices(letters, k=keyed.choice(lengths))) for _ in range(num))
 
 
 def as_conll(sentences: Iterable[Iterable[Pair]]) -> str:
-    """Words and their tags, one a line, with a blank line between sentences."""
+    """Return sentences of (word, tag) pairs in CoNLL format."""
     return "\n".join("".join(f"{word} {tag}\n" for word, tag in sentence) for sentence in sentences)
 
 
-def _locale(language: str):  # type: ignore[no-untyped-def]  # babel is not always there
+def _locale(language: str):  # type: ignore[no-untyped-def]  # Babel is optional
     try:
         from babel import Locale
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The report of the claims: a page to read, a picture for each claim, and the numbers for machines."""
+"""The report of the claims: a page, a chart for each claim, and the numbers as JSON."""
 
 import json
 from collections import Counter
@@ -27,9 +27,9 @@ depends. All data is generated or comes with Python and Babel: `seqlab claims --
 
 @dataclass(frozen=True)
 class Result:
-    """A claim that was measured: how, and what came of it."""
+    """The measurement of a claim."""
 
-    key: str  # of the settings and the code that it comes from
+    key: str  # hash of the settings and the code
     scale: Scale
     seeds: int
     seconds: float
@@ -37,7 +37,7 @@ class Result:
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """What a report holds already, by the ids of claims."""
+    """Return the results in a report, by claim; none if there is no report yet."""
     path = folder / NUMBERS
     if not path.exists():
         return {}
@@ -49,16 +49,17 @@ def read_results(folder: Path) -> dict[str, Result]:
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"{path}: not the results of claims: {reason}", hint="give another --out, or delete it."
+            f"{path} does not contain results of claims: {reason}",
+            hint="choose another --out, or delete this file.",
         ) from None
 
 
 def write_report(folder: Path, claims: Mapping[str, Claim], results: Mapping[str, Result]) -> None:
-    """The page, its pictures and its numbers."""
+    """Write the page, its charts and its numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     measured = {claim: results[name] for name, claim in claims.items() if name in results}
     for claim, result in measured.items():
-        write_whole(folder / f"{claim.id}.svg", drawn(result.finding.chart).to_svg().encode())
+        write_whole(folder / f"{claim.id}.svg", draw(result.finding.chart).to_svg().encode())
     table = {claim.id: to_json(claim, result) for claim, result in measured.items()}
     write_whole(
         folder / NUMBERS, json.dumps(table, indent=1, ensure_ascii=False, allow_nan=False).encode()
@@ -67,7 +68,7 @@ def write_report(folder: Path, claims: Mapping[str, Claim], results: Mapping[str
 
 
 def to_json(claim: Claim, result: Result) -> dict[str, Any]:
-    """A result with what follows from it."""
+    """Return a result with its verdict, as JSON."""
     verdict, sentence = claim.verdict(result.finding), claim.sentence(result.finding)
     return {
         "claim": claim.words,
@@ -78,7 +79,7 @@ def to_json(claim: Claim, result: Result) -> dict[str, Any]:
 
 
 def page(results: Mapping[Claim, Result]) -> str:
-    """The report as Markdown: first all verdicts, then a section for each claim."""
+    """Return the report as Markdown: all verdicts, then a section for each claim."""
     rows = [
         (f"[{c.id}](#{c.id.lower()})", c.title, c.verdict(r.finding), c.sentence(r.finding))
         for c, r in results.items()
@@ -103,7 +104,7 @@ def page(results: Mapping[Claim, Result]) -> str:
 
 
 def section(claim: Claim, result: Result) -> list[str]:
-    """One claim: what it says, what was done, what was found, and what that does not show."""
+    """Return the section of a claim: its text, the experiment, the results, and its limits."""
     finding, seeds = result.finding, f"{result.seeds} seed{'s' if result.seeds > 1 else ''}"
     judged = [(criterion, finding.values[name]) for name, criterion in claim.criteria.items()]
     rows = [(c.rule, fmean(v), min(v), max(v), c.verdict(v)) for c, v in judged]
@@ -136,7 +137,7 @@ def section(claim: Claim, result: Result) -> list[str]:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """A table; numbers stand at the right."""
+    """Return a table in Markdown with numbers aligned on the right."""
     rules = [
         "---" if all(isinstance(row[k], str) for row in rows) else "---:"
         for k in range(len(header))
@@ -144,8 +145,8 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]
     return [f"| {' | '.join(map(number, cells))} |" for cells in (header, rules, *rows)]
 
 
-def drawn(chart: Chart) -> Canvas:
-    """Lines with a band from the least to the most of all seeds, or bars."""
+def draw(chart: Chart) -> Canvas:
+    """Draw lines with a band from minimum to maximum over the seeds, or bars."""
     if not chart.lines:
         values = np.array(list(chart.bars.values()), dtype=float)
         return stack(
@@ -153,10 +154,8 @@ def drawn(chart: Chart) -> Canvas:
         )
     curves, bands = [], []
     for k, line in enumerate(chart.lines):
-        colour, x = (
-            "muted" if line.beside else CATEGORICAL[k % len(CATEGORICAL)],
-            np.array(line.x, dtype=float),
-        )
+        colour = "muted" if line.beside else CATEGORICAL[k % len(CATEGORICAL)]
+        x = np.array(line.x, dtype=float)
         means, least, most = (
             np.array([of(row) for row in line.y], dtype=float) for of in (fmean, min, max)
         )

@@ -1,4 +1,4 @@
-"""How large an experiment is, the trainings in it, and the small sums that all experiments do with their scores."""
+"""The size of an experiment, its trainings, and functions that all experiments use on their scores."""
 
 import time
 import warnings
@@ -17,17 +17,16 @@ from seqlab_claims.claim import Chart, Line, Row, Scale, Table, document
 
 T = TypeVar("T")
 SEEDS: dict[Scale, int] = {"full": 3, "quick": 2, "tiny": 1}
-Change = Mapping[str, object]  # of a recipe's settings
-Models = Mapping[str, Sequence[Model]]  # of each way that is compared, one for each seed
-Results = Mapping[
-    str, Sequence[Sequence[float]]
-]  # of each way, at each place, the values of all seeds
-Beside = Mapping[str, Sequence[float]]  # baselines and bounds, at each place
+Change = Mapping[str, object]  # settings of a recipe
+# a variant is one of the methods that an experiment compares
+Models = Mapping[str, Sequence[Model]]  # by variant, a model for each seed
+Results = Mapping[str, Sequence[Sequence[float]]]  # by variant and place, the values of all seeds
+Beside = Mapping[str, Sequence[float]]  # baselines and bounds, a value for each place
 
 
 @dataclass(frozen=True)
 class Settings:
-    """At which scale an experiment runs, with how many seeds, and where its trainings lie until it is done."""
+    """The scale of an experiment, the number of seeds, and the folder of its trainings."""
 
     folder: Path
     scale: Scale = "full"
@@ -39,19 +38,19 @@ class Settings:
         return range(1, 1 + (self.num_seeds or SEEDS[self.scale]))
 
     def pick(self, full: T, quick: T, tiny: T) -> T:
-        """What suits the scale."""
+        """Return the value for the current scale."""
         return {"full": full, "quick": quick, "tiny": tiny}[self.scale]
 
     def sizes(self, claim: str) -> dict[str, Any]:
-        """How much an experiment takes of everything at this scale."""
+        """Return the sizes of an experiment at this scale."""
         return {name: self.pick(*values) for name, values in document()[claim]["sizes"].items()}
 
     def recipe(self, claim: str) -> dict[str, Any]:
-        """The settings of a claim's recipe at this scale."""
+        """Return the settings of a claim's recipe at this scale."""
         return self._changes(document()[claim]["recipe"])
 
     def recipes(self, claim: str) -> list[dict[str, Any]]:
-        """The same for a claim with several recipes, in the order of claims.toml."""
+        """Return the settings of each recipe of a claim, in the order of claims.toml."""
         return [self._changes(table) for table in document()[claim]["recipes"].values()]
 
     def _changes(self, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,13 +61,12 @@ class Settings:
         return changes
 
     def file(self, name: str, rows: Iterable[Sequence[str]] | str) -> Path:
-        """A text, or rows of cells between tabs, as a file to train on."""
+        """Write a training file: a text, or rows as TSV."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            rows if isinstance(rows, str) else "".join("\t".join(row) + "\n" for row in rows),
-            "utf-8",
-        )
+        if not isinstance(rows, str):
+            rows = "".join("\t".join(row) + "\n" for row in rows)
+        path.write_text(rows, "utf-8")
         return path
 
     def trained(
@@ -83,9 +81,9 @@ class Settings:
         valid: Path | None = None,
         start: Model | None = None,
     ) -> Model:
-        """`seqlab train TASK DATA --recipe RECIPE --set ...`, unless that was done before.
+        """Train a model like `seqlab train TASK DATA --recipe RECIPE --set ...`, or load it if it exists.
 
-        Unless `change` says otherwise it validates once, at the end, so that no score is the best of several.
+        By default it is validated once, at the end, so that no score is the best of several.
         """
         out = self.folder / f"{name}-{seed}".replace(" ", "-")
         if is_bundle(out):
@@ -94,9 +92,8 @@ class Settings:
         changed = {"train.validate_every": change["train.steps"], **change, "train.seed": seed}
         settings = [f"{key}={value}" for key, value in changed.items()]
         old = None if start is None else start.path
-        with warnings.catch_warnings(
-            action="ignore", category=SeqlabWarning
-        ):  # of few labels, which are meant
+        # warnings about few labels: they are few on purpose
+        with warnings.catch_warnings(action="ignore", category=SeqlabWarning):
             return train(
                 task,
                 data,
@@ -117,7 +114,7 @@ class Settings:
         fixed: Change,
         valid: Path | None = None,
     ) -> dict[str, list[Model]]:
-        """A model for each way and seed; what a way says goes before what is fixed for all."""
+        """Train a model for each variant and seed; settings of a variant override the fixed ones."""
         return {
             name: [
                 self.trained(name, task, data, recipe, {**fixed, **way}, seed=seed, valid=valid)
@@ -128,27 +125,27 @@ class Settings:
 
 
 def minus(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Seed by seed."""
+    """Return the differences, seed by seed."""
     return [a - b for a, b in zip(one, other, strict=True)]
 
 
 def over(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Seed by seed."""
+    """Return the ratios, seed by seed."""
     return [a / b for a, b in zip(one, other, strict=True)]
 
 
 def flat(rows: Iterable[Sequence[float]]) -> list[float]:
-    """All values, one after the other."""
+    """Return the values of all rows in one list."""
     return [value for row in rows for value in row]
 
 
 def turned(rows: Iterable[Sequence[T]]) -> list[list[T]]:
-    """What stood by seed, by place; and the other way round."""
+    """Transpose lists by seed into lists by place, or the reverse."""
     return [list(row) for row in zip(*rows, strict=True)]
 
 
 def scores(models: Models, measure: str) -> dict[str, list[float]]:
-    """How good each model is on what its training held out."""
+    """Return the held-out score of each model."""
     return {
         name: [model.metrics["validation"][measure] for model in each]
         for name, each in models.items()
@@ -156,13 +153,13 @@ def scores(models: Models, measure: str) -> dict[str, list[float]]:
 
 
 def right(model: Model, rows: Sequence[tuple[str, str]]) -> float:
-    """How many of some labels a model gives to their texts."""
+    """Return the accuracy of a classifier on (label, text) rows."""
     answers = model.predict([text for _, text in rows])
     return fmean(answer.output == label for answer, (label, _) in zip(answers, rows, strict=True))
 
 
 def spread(title: str, results: Mapping[str, Sequence[float]]) -> Table:
-    """A row for each way: its mean over the seeds, the least and the most."""
+    """Return a table of mean, minimum and maximum over the seeds, by variant."""
     return Table(
         title,
         ("", "mean", "least", "most"),
@@ -171,7 +168,7 @@ def spread(title: str, results: Mapping[str, Sequence[float]]) -> Table:
 
 
 def scored(what: str, models: Models, measure: str) -> Table:
-    """The spread of each way's scores, and below them the baselines."""
+    """Return a table of the scores by variant, followed by the baselines."""
     table = spread(f"{what}: {measure} on what was held out", scores(models, measure))
     baselines = next(iter(models.values()))[0].metrics["validation"]["baselines"]
     table.rows.extend(
@@ -185,7 +182,7 @@ def scored(what: str, models: Models, measure: str) -> Table:
 def means(
     title: str, places: Iterable[object], results: Results, beside: Beside | None = None
 ) -> Table:
-    """A row for each way: the mean over the seeds at each place; and below, baselines or bounds to compare it with."""
+    """Return a table of the means over the seeds, by variant and place, followed by baselines or bounds."""
     rows: list[Row] = [(name, *map(fmean, each)) for name, each in results.items()]
     rows += [(name, *row) for name, row in (beside or {}).items()]
     return Table(title, ("", *map(str, places)), rows)
@@ -198,7 +195,7 @@ def lines(
     results: Results,
     beside: Beside | None = None,
 ) -> Chart:
-    """A line for each way over numbers, or over places by their names; and baselines or bounds to compare it with."""
+    """Return a chart with a line for each variant over numbers or named places, and for baselines or bounds."""
     at = list(places)
     names = [place for place in at if isinstance(place, str)]
     x = [float(cast(float, place)) for place in (range(len(at)) if names else at)]
@@ -212,18 +209,18 @@ def lines(
 
 
 def bars(title: str, unit: str, results: Mapping[str, Sequence[float]]) -> Chart:
-    """A bar for the mean of each way."""
+    """Return a chart with a bar for the mean of each variant."""
     return Chart(title, (unit, ""), bars={name: fmean(each) for name, each in results.items()})
 
 
 def validations(model: Model) -> list[tuple[int, float]]:
-    """The steps at which a run was validated, and its loss there."""
+    """Return the step and the loss of each validation of a run."""
     rows = MetricsFile(model.path / RUN / "metrics.jsonl").rows()
     return [(row["step"], row["validation"]["loss"]) for row in rows if "validation" in row]
 
 
 def curves(title: str, models: Models) -> Chart:
-    """The validations of each way's runs."""
+    """Return a chart of the validation losses, by variant."""
     steps = [step for step, _ in validations(next(iter(models.values()))[0])]
     losses = {
         name: turned([loss for _, loss in validations(run)] for run in each)
@@ -233,7 +230,7 @@ def curves(title: str, models: Models) -> Chart:
 
 
 def timed(works: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
-    """CPU seconds of each: the least of several rounds in which they take turns, as others use the machine too."""
+    """Return the CPU seconds of each function: the minimum over several rounds, in which they take turns."""
     taken: list[list[float]] = [[] for _ in works]
     for _ in range(rounds + 1):  # the first warms up
         for each, work in zip(taken, works, strict=True):

@@ -1,4 +1,4 @@
-"""All experiments by their claims, and the run that measures them; what was measured before is not measured again."""
+"""All experiments by their claims, and the function that runs them; known results are reused."""
 
 import inspect
 import shutil
@@ -41,7 +41,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], Finding]] = {
     "C24": attention.longer,
     "C25": ancestors.tracking,
 }
-RUNS = "runs"  # trainings of claims that are not done yet
+RUNS = "runs"  # folder of trainings of the current claim
 
 
 def run_claims(
@@ -52,37 +52,35 @@ def run_claims(
     seeds: int | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Result]:
-    """Measure claims, and report on them in the directory `out`, which is brought up to date after each."""
-    results, claims = dict[str, Result](), read_claims()
-    for place, name in enumerate(ids, 1):
-        key, previous, count = (
-            _key(name, scale, seeds),
-            read_results(out),
-            f"{name} ({place} of {len(ids)})",
-        )
+    """Measure claims, and update the report in the directory `out` after each."""
+    results: dict[str, Result] = {}
+    claims = read_claims()
+    for number, name in enumerate(ids, 1):
+        key = _key(name, scale, seeds)
+        previous = read_results(out)
+        count = f"{name} ({number} of {len(ids)})"
         if name in previous and previous[name].key == key:
             report(f"{count}: measured before")
         else:
             report(f"{count}: {claims[name].title}")
-            previous[name] = _measured(
-                name, key, Settings(out / RUNS / f"{name}-{key}", scale, seeds, report)
-            )
+            settings = Settings(out / RUNS / f"{name}-{key}", scale, seeds, report)
+            previous[name] = _measure(name, key, settings)
             write_report(out, claims, read_results(out) | {name: previous[name]})
         results[name] = previous[name]
     return results
 
 
-def _measured(name: str, key: str, settings: Settings) -> Result:
-    began = time.process_time()  # as others use the machine too
+def _measure(name: str, key: str, settings: Settings) -> Result:
+    """Run an experiment."""
+    began = time.process_time()  # CPU time, because other processes may run
     finding = EXPERIMENTS[name](settings)
     shutil.rmtree(settings.folder, ignore_errors=True)
-    return Result(
-        key, settings.scale, len(settings.seeds), round(time.process_time() - began, 1), finding
-    )
+    seconds = round(time.process_time() - began, 1)
+    return Result(key, settings.scale, len(settings.seeds), seconds, finding)
 
 
 def _key(name: str, scale: Scale, seeds: int | None) -> str:
-    """What a result depends on: the version, the code of the experiment, claims.toml, and the settings."""
+    """Return a hash of everything a result depends on: version, code of the experiment, claims.toml, settings."""
     code = inspect.getsource(sys.modules[EXPERIMENTS[name].__module__])
     return sha256(f"{__version__} {code} {document()} {name} {scale} {seeds}".encode()).hexdigest()[
         :12

@@ -21,7 +21,7 @@ from seqlab.tasks import check_recipe
 from seqlab.text import Normaliser
 from seqlab.text.ngrams import NgramVocabulary
 from seqlab.text.spellings import SpellingVocabulary
-from seqlab.training.crf import CRFProblem
+from seqlab.training.crf_loss import CRFProblem
 from seqlab.training.kneser_ney import kneser_ney
 
 THINGS = {"animal": ["cat", "dog", "bird", "horse"], "food": ["bread", "cheese", "soup", "apple"]}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqlab.cli.ladder import _minutes
+from seqlab.cli.compare import _minutes
 from seqlab.compare import Comparison, RecipeResult, compare, find_recipe
 from seqlab.compare.comparison import pareto_front
 from seqlab.errors import UsageError
@@ -202,7 +202,7 @@ def test_minutes_are_a_time_limit():
         3.0,
     )
     for wrong in ("", "soon", "0m", "-1m", "10 days"):
-        with pytest.raises(UsageError, match="not a time"):
+        with pytest.raises(UsageError, match="is not a time"):
             _minutes(wrong)
 
 

@@ -10,13 +10,13 @@ from seqlab import lab
 from seqlab.cross_validation import pooled
 from seqlab.metrics.scores import share
 from seqlab.tasks.task import Report
-from seqlab.training.log import Silence
+from seqlab.training.log import SilentReporter
 
 WORDS = {"animal": ["cat", "dog", "bird"], "food": ["bread", "cheese", "soup"]}
 QUICK = ("train.steps=30",)
 
 
-class Heard(Silence):
+class Heard(SilentReporter):
     def __init__(self):
         self.heard = []
 
@@ -85,8 +85,7 @@ def test_few_examples_have_wide_intervals(run, tmp_path):
     printed = run("train", "classify", path, "-o", tmp_path / "m", *words).stdout
     assert " on 39 held out in 3 folds" in printed
     assert (
-        "note: 39 held out tell little: with as many others it may have accuracy anywhere from "
-        in printed
+        "note: 39 held out are few: on as many others, accuracy may be anywhere between " in printed
     )
     assert max(len(line) for line in printed.splitlines() if line[:1] in "┃│") <= 80
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqlab import lab
-from seqlab.cli.command import print_fit
+from seqlab.cli.output import print_fit
 from seqlab.errors import DataError, RecipeError, RunError, SeqlabWarning
 from seqlab.padded import Padded
 
@@ -307,7 +307,7 @@ class TestUnknownLabels:
 def test_a_label_that_was_cut_away_is_named(make):
     text = "\n".join("a\tA\nb\tB\nc\tC\n" for _ in range(9))
     with (
-        pytest.raises(DataError, match=r"^the label 'C' never occurs"),
+        pytest.raises(DataError, match=r"^the label 'C' does not occur"),
         pytest.warns(SeqlabWarning, match="longer than"),
     ):
         make("tag", "hmm-tagger", text, "data.max_source=2", itself=True)
@@ -356,10 +356,10 @@ def test_a_run_says_how_it_was_fitted(lines, tagger, capsys):
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "fitted by counting: every label was known"
     assert said[1].startswith(
-        f"fitted by EM: climb {lines.metrics['fit']['best_climb']} of 3, which got highest: -"
+        f"fitted by EM, best of 3 starts (number {lines.metrics['fit']['best_climb']}): -"
     )
     assert said[2].startswith(
-        "fitted by EM: one climb: -2.5000 nats a token after 7 steps, not yet converged"
+        "fitted by EM, from one start: -2.5000 nats per token after 7 steps, not yet converged"
     )
     assert said[3] == "kept: step 3, which labels the held-out part best"
 

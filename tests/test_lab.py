@@ -17,7 +17,7 @@ from seqlab.recipe import load_recipe, override
 from seqlab.runs import fit, reopen_run
 from seqlab.tasks import build_model, task_of
 from seqlab.training.checkpoint import read_checkpoint
-from seqlab.training.log import Silence
+from seqlab.training.log import SilentReporter
 
 SMALL = ("model.embedding=8", "model.encoder.size=8", "model.decoder.size=8", "train.steps=2")
 CHARACTERS = (*SMALL, "shared=false", "source.kind=characters")
@@ -80,8 +80,8 @@ class Watcher:
     def say(self, text):
         pass
 
-    def diverged(self, told, what):
-        self.told.append(("diverged", told, what))
+    def diverged(self, message, action):
+        self.told.append(("diverged", message, action))
 
     def validated(self, step, metrics, *, best):
         self.told.append(("validated", step, best))
@@ -359,7 +359,7 @@ def test_unsupported_distributed_training_is_refused(pairs, tmp_path, recipe, se
             tmp_path / "m",
             *reopen_run(tmp_path / "m", None, None, ()),
             resume=True,
-            report=Silence(),
+            report=SilentReporter(),
             stop=bool,
             world=World(0, 2),
         )

@@ -1,7 +1,6 @@
 """Each option is declared once: flags, HTTP bodies, recipes and views share the declarations."""
 
 import inspect
-from functools import partial
 from typing import Annotated, get_type_hints
 
 import pytest
@@ -14,12 +13,15 @@ from seqlab.cli.command import with_flags
 from seqlab.explain.views import SUBJECT_OPTIONS, VIEWS
 from seqlab.options import DecodeOptions, ExplainOptions, Range
 from seqlab.recipe import DecodeConfig
-from seqlab.serve import bodies
+from seqlab.serve import schemas
 
 
 @pytest.mark.parametrize(
     ("options", "verb", "body"),
-    [(DecodeOptions, "predict", bodies.Decoding), (ExplainOptions, "explain", bodies.ViewOptions)],
+    [
+        (DecodeOptions, "predict", schemas.Decoding),
+        (ExplainOptions, "explain", schemas.ViewOptions),
+    ],
 )
 def test_each_option_is_a_flag_and_a_field_with_the_same_help(options, verb, body):
     flags = {flag.name: flag for flag in get_command(app).commands[verb].params}
@@ -43,7 +45,7 @@ class Toy:
 
 @pytest.mark.parametrize(("ranges", "code"), [(True, 2), (False, 0)])
 def test_flags_are_made_of_declared_options(ranges, code):
-    @partial(with_flags, options=Toy, ranges=ranges)
+    @with_flags(Toy, check_ranges=ranges)
     def show(word: str, **options: object) -> None:
         print(word, options)
 

@@ -5,14 +5,14 @@ import pytest
 from seqlab import lab
 from seqlab.data.scenes import make_pictures
 from seqlab.demo.dates import run_demo
-from seqlab.training.log import Silence
+from seqlab.training.log import SilentReporter
 
 pytestmark = pytest.mark.slow
 
 
 def test_the_demo_reads_dates_it_has_never_seen(tmp_path):
     result = run_demo(
-        tmp_path / "dates", steps=None, report=lambda recipe: Silence(), stop=lambda: False
+        tmp_path / "dates", steps=None, report=lambda recipe: SilentReporter(), stop=lambda: False
     )
     plain, attentive = result.models
     assert plain.exact >= 0.93

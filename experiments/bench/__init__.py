@@ -1,1 +1,1 @@
-"""Races against other libraries on the same data, in one run: a speed is a ratio."""
+"""Benchmarks against other libraries on the same data in one run; results are ratios of times."""

@@ -1,4 +1,4 @@
-"""`python -m experiments.bench`: races against other libraries, on the command line."""
+"""`python -m experiments.bench`: benchmarks against other libraries."""
 
 import os
 import sys
@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from seqlab.cli.command import Json, print_json, print_table, print_text, reports_errors
+from seqlab.cli.command import Json, reports_errors
+from seqlab.cli.output import print_json, print_table, print_text
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -15,16 +16,16 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 @reports_errors
 def bench(
     name: Annotated[
-        str | None, typer.Argument(help="hmm, kalman, recurrent, train or decode; none: all")
+        str | None, typer.Argument(help="hmm, kalman, recurrent, train or decode; default: all")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="how often each side runs")] = 7,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads, the same for all sides")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="number of runs of each library")] = 7,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each library")] = 1,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="rows for a table in Markdown")
+        bool, typer.Option("--markdown", help="print rows of a Markdown table")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Race against other libraries on the same data.
+    """Compare the speed with other libraries on the same data.
 
     Both sides run alternately, and their results must agree. The others' packages are needed: `make bench` installs
     them into an environment of their own.

@@ -1,4 +1,4 @@
-"""Decoding beside Hugging Face and CTranslate2: the same weights, the same sources, the same number of tokens.
+"""Decoding compared with Hugging Face and CTranslate2: same weights, same sources, same number of tokens.
 
 Each side runs in processes of its own, since libraries that share one disturb each other's threads. In a first round
 every setting of every side is tried; then the best setting of each side runs again, in turn with the others.
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to run a side: numbers, batches at a time, and threads for each."""
+    """A configuration of a library: number format, batches at a time, and threads of each."""
 
     side: str
     type: str
@@ -59,7 +59,7 @@ Answers = dict[tuple[int, int], dict[str, Any]]  # of each cell: seconds, cpu, t
 def decoding_results(
     *, rounds: int, shapes: tuple[str, ...] = ("small", "base")
 ) -> Iterator[Result]:
-    """A result for each shape, batch and beam: seconds for one output token, at the best setting of each side."""
+    """Yield a result for each shape, batch and beam: seconds per output token, each library at its best."""
     missing = [side for side in WANTED if not installed(side)]
     settings = [setting for setting in SETTINGS if setting.side not in missing]
     for shape in shapes:
@@ -78,7 +78,7 @@ def decoding_results(
 
 
 def _run(setting: Setting, shape: str, cells: list[tuple[int, int]]) -> Answers:
-    """One measurement of each cell in new processes; a side that works on two batches by itself needs only one."""
+    """Measure each cell once in new processes; a library that runs two batches by itself needs only one process."""
     alone = setting.side == "ctranslate2"
     order = asdict(setting) | {"shape": shape, "batches": setting.batches if alone else 1}
     words = [sys.executable, "-m", "experiments.bench.translators", json.dumps(order)]
@@ -109,7 +109,7 @@ def _run(setting: Setting, shape: str, cells: list[tuple[int, int]]) -> Answers:
 
 
 def _ask(worker: "subprocess.Popen[str]", cell: tuple[int, int]) -> Callable[[], dict[str, Any]]:
-    """Send the order, so that all workers begin; what is returned waits for the answer."""
+    """Send an order to a worker; return a function that waits for its answer."""
     assert worker.stdin is not None
     assert worker.stdout is not None
     worker.stdin.write(json.dumps(cell) + "\n")
@@ -126,7 +126,7 @@ def _ask(worker: "subprocess.Popen[str]", cell: tuple[int, int]) -> Callable[[],
 
 
 def _together(waiting: list[Callable[[], dict[str, Any]]]) -> dict[str, Any]:
-    """What workers side by side do as one: their speeds add up, and a token costs what it costs."""
+    """Combine workers that ran at the same time: add their speeds, take the median CPU time per token."""
     answers = [answer() for answer in waiting]
     seconds = 1 / sum(1 / answer["seconds"] for answer in answers)
     return {
@@ -137,7 +137,7 @@ def _together(waiting: list[Callable[[], dict[str, Any]]]) -> dict[str, Any]:
 
 
 def _best(tried: dict[Setting, Answers], cell: tuple[int, int]) -> list[Setting]:
-    """The fastest setting of each side; one batch alone cannot be worked on twice at a time."""
+    """Return the fastest configurations of each library; a single batch cannot be split between workers."""
     fair = [setting for setting in tried if setting.batches == 1 or cell[0] > 1]
     sides = dict.fromkeys(setting.side for setting in fair)
     return [
@@ -147,7 +147,7 @@ def _best(tried: dict[Setting, Answers], cell: tuple[int, int]) -> list[Setting]
 
 
 def _compare(tried: dict[Setting, Answers]) -> None:
-    """In float32 all sides must say the same, but for near ties."""
+    """Check that all libraries give the same output in float32, apart from near ties."""
     plain = {
         setting: answers
         for setting, answers in tried.items()

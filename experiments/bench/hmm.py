@@ -1,4 +1,4 @@
-"""Baum-Welch beside hmmlearn: the same symbols, the same start, the same number of iterations."""
+"""Baum-Welch compared with hmmlearn: same symbols, same start, same number of iterations."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 import seqlab
 from experiments.bench.race import Race, Side, installed
-from experiments.hmm_fit import Family, HMMSettings, Restart, baum_welch, start_hmm
+from experiments.hmm_fit import HMMSettings, HMMShape, Restart, baum_welch, start_hmm
 from seqlab.models.hmm import HMM
 from seqlab.padded import Padded
 from seqlab.randomness import uniform
@@ -25,10 +25,10 @@ def baum_welch_race(
     num_symbols: int = 50,
     iterations: int = 20,
 ) -> Race:
-    """E11 from a random start on random symbols: an iteration costs the same whatever there is to be found."""
+    """E11 from a random start on random symbols; the cost of an iteration does not depend on the data."""
     symbols = (num_symbols * uniform(torch.arange(num * length), 1)).long().view(num, length)
     evidence = HMMData(Padded(symbols, torch.full((num,), length)))
-    start = start_hmm(evidence, Family(num_states, num_symbols=num_symbols), seed=1)
+    start = start_hmm(evidence, HMMShape(num_states, num_symbols=num_symbols), seed=1)
     settings = HMMSettings(iterations=iterations, tolerance=-math.inf)
     ours = Side(
         "Seqlab",

@@ -1,4 +1,4 @@
-"""The Kalman filter and smoother beside pykalman and statsmodels: the same series, the same parameters."""
+"""The Kalman filter and smoother compared with pykalman and statsmodels: same series, same parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from seqlab.padded import Padded
 
 
 def kalman_race(*, num: int = 100, length: int = 1000) -> Race:
-    """E14 and E15 for moving targets (4 states) that are seen with noise, each place a pair of numbers."""
+    """E14 and E15 for moving targets (4 states) with noisy measurements of two coordinates."""
     model = constant_velocity(dimensions=2, acceleration=0.1, noise=1.0, initial_variance=10.0)
     _, rows = model.sample(num, length, seed=1)
     sides = {"pykalman": _pykalman, "statsmodels": _statsmodels}
@@ -41,7 +41,7 @@ def _both(model: LDS, rows: Padded) -> tuple[Filtered, Smoothed]:
 
 
 def _numbers(filtered: Filtered, smoothed: Smoothed) -> np.ndarray:
-    """Of each series its log-likelihood, and the sizes of its smoothed means and covariances."""
+    """Return the log-likelihood of each series, and the norms of its smoothed means and covariances."""
     sizes = smoothed.mean.flatten(1).norm(dim=1), smoothed.covariance.flatten(1).norm(dim=1)
     return np.stack([part.numpy() for part in (filtered.log_likelihood, *sizes)], axis=1)
 

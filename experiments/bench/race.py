@@ -1,4 +1,4 @@
-"""A race: the same work done by several libraries in turn, round after round, in one process.
+"""A benchmark: several libraries do the same work in turn, for several rounds, in one process.
 
 Machines differ, and differ from minute to minute; what is left of that in a ratio of neighbours is little, and in the
 median of several ratios less. A time counts only if all sides came to the same numbers.
@@ -18,7 +18,7 @@ import torch
 from seqlab.errors import RunError
 
 SAME = 1e-6
-"""By how much numbers may differ, as a share of themselves, and still be the same."""
+"""Largest relative difference of numbers that count as equal."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Race:
-    """What is done, how one part of it is called, our side, and those peers that are installed."""
+    """The work, the name of one part of it, our implementation, and those of installed libraries."""
 
     title: str
     part: str
@@ -50,7 +50,7 @@ class Race:
 
 @dataclass(frozen=True)
 class Time:
-    """The median seconds of one part, on the clock and of the processor, and how many times ours that is."""
+    """Median wall-clock and CPU seconds of one part, and their ratios to ours."""
 
     name: str
     version: str
@@ -67,7 +67,7 @@ class Time:
 
 @dataclass(frozen=True)
 class Result:
-    """What a race measured; `load` says how many processes wanted a processor when it began."""
+    """The result of a benchmark; `load` is the number of running processes at its beginning."""
 
     title: str
     part: str
@@ -80,14 +80,14 @@ class Result:
 
     @property
     def busy(self) -> bool:
-        """Whether others were at work, so that only ratios of processor time can be trusted."""
+        """Whether other processes were running, so that only ratios of CPU time are reliable."""
         return self.load + self.threads > self.processors + 0.5
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def to_markdown(self) -> str:
-        """A table row for each peer: what, who, their time, our time, ratio, ratio of processor time, wanted."""
+        """Return a row for each library: work, library, its time, ours, ratio, ratio of CPU time, required ratio."""
         ours, *peers = self.times
         return "\n".join(
             f"| {self.title} | {peer.name} {peer.version} | {seconds(peer.seconds)} | {seconds(ours.seconds)} "
@@ -97,7 +97,7 @@ class Result:
 
 
 def race(case: Race, *, rounds: int) -> Result:
-    """All sides in turn, `rounds` times, after a round that only warms up and is checked."""
+    """Run all libraries in turn, `rounds` times, after a warm-up round whose results are compared."""
     sides, load = [case.ours, *case.peers], os.getloadavg()[0]
     done = [(side, side.run()) for side in sides]
     _check([(side, side.numbers(found)) for side, found in done if side.numbers is not None])
@@ -127,12 +127,12 @@ def race(case: Race, *, rounds: int) -> Result:
 
 
 def processors() -> int:
-    """How many there are for us."""
+    """Return the number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def installed(package: str) -> str | None:
-    """The version of a peer, if it is there."""
+    """Return the version of a library, or None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -140,13 +140,13 @@ def installed(package: str) -> str | None:
 
 
 def seconds(value: float) -> str:
-    """A time with three digits, in the unit that suits it."""
+    """Return a time with three digits and a suitable unit."""
     scale, unit = next(((s, u) for s, u in ((1, "s"), (1e3, "ms")) if value * s >= 1), (1e6, "µs"))
     return f"{value * scale:.3g} {unit}"
 
 
 def _check(found: Sequence[tuple[Side, np.ndarray]]) -> None:
-    """All sides must have come to the same numbers, as far as they went."""
+    """Check that all libraries computed the same numbers, as far as they computed them."""
     (ours, expected), *others = found
     for side, numbers in others:
         wrong = float(np.max(np.abs(numbers / expected[: len(numbers)] - 1)))

@@ -1,4 +1,4 @@
-"""A pass forward and back through a recurrent layer, beside torch's own: same weights, same input, same gradients."""
+"""Forward and backward pass of a recurrent layer, compared with torch: same weights, same input, same gradients."""
 
 from collections.abc import Callable, Sequence
 
@@ -67,7 +67,7 @@ def _equation(layer: Recurrence, x: Tensor) -> Side:
 
 
 def _pass(states: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Callable[[], list[Tensor]]:
-    """Forward, and back from a gradient that is given: nothing but the layer is timed."""
+    """Return a function that runs forward and backward from a given gradient, so that only the layer is timed."""
     g = torch.randn(states().shape, generator=torch.Generator().manual_seed(2))
 
     def run() -> list[Tensor]:
@@ -78,5 +78,5 @@ def _pass(states: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Callable[[]
 
 
 def _numbers(found: list[Tensor]) -> np.ndarray:
-    """The sizes of all states and of each gradient."""
+    """Return the norms of all states and of each gradient."""
     return np.array([float(part.detach().double().norm()) for part in found])

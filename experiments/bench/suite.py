@@ -1,4 +1,4 @@
-"""All races, by name."""
+"""All benchmarks by name."""
 
 from collections.abc import Callable, Iterator
 
@@ -37,7 +37,7 @@ RACES: dict[str, Callable[[int], Iterator[Result]]] = {
 
 
 def run_bench(name: str | None, *, rounds: int) -> Iterator[Result]:
-    """The races of one name, or all there are."""
+    """Run the benchmarks of one name, or all."""
     if name is not None and name not in RACES:
         raise UsageError(f"there is no benchmark '{name}'", hint=nearest(name, RACES))
     for races in RACES.values() if name is None else [RACES[name]]:

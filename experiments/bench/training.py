@@ -1,4 +1,4 @@
-"""Training a translator: one step beside the products alone that it needs, and an epoch beside a plain padded loop."""
+"""Training a translator: a step compared with its matrix products alone, and an epoch compared with a padded loop."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -28,7 +28,7 @@ Loop = Callable[[], Any]
 
 
 def step_race(shape: str, *, rows: int = 64, length: int = 32) -> Race:
-    """One step on one batch in which every row is as long as the others: nobody gains by leaving pads out."""
+    """One step on a batch of rows of equal length, so that skipping pads makes no difference."""
     batch = next(_batches(np.full((rows, 2), length), [np.arange(rows)]))
     limit = Side(
         "the products alone",
@@ -42,7 +42,7 @@ def step_race(shape: str, *, rows: int = 64, length: int = 32) -> Race:
 
 
 def epoch_race(shape: str = "small") -> Race:
-    """A twentieth of an epoch of Multi30k's lengths. A plain loop takes pairs as they come, as many tokens a batch."""
+    """A twentieth of an epoch with the lengths of Multi30k; the plain loop takes pairs in file order."""
     drawn = np.random.default_rng(1)
     english = drawn.gamma(
         9.5, 1.47, PAIRS
@@ -73,7 +73,7 @@ def _race(
     bounds: Sequence[Side] = (),
     wanted: float | None = None,
 ) -> Race:
-    """Both begin with the same weights, and must find the same loss with them before either learns."""
+    """Both start with the same weights, and must compute the same loss before the first step."""
     model, peers = random_model(shape, dropout=DROPOUT), list(bounds)
     found, version = _our_loss(model, theirs[0]), installed("transformers")
     if version is not None:
@@ -89,7 +89,7 @@ def _race(
 def _batches(
     lengths: Int[np.ndarray, "N 2"], batches: list[Int[np.ndarray, " B"]]
 ) -> Iterator[Batch]:
-    """Random tokens, the same for a pair in whatever batch it is; a target stands between its two ends."""
+    """Return batches of random tokens, determined by the pair; targets include begin and end tokens."""
     for places in batches:
         drawn = [torch.Generator().manual_seed(int(place)) for place in places]
         source, target = (
@@ -120,7 +120,7 @@ def _our_loop(model: Seq2Seq, batches: list[Batch]) -> Loop:
 
 
 def _their_loop(peer: Any, batches: list[Batch]) -> Loop:
-    """What the library's users write, with torch's fused optimiser."""
+    """Return the training loop that users of the library write, with torch's fused optimiser."""
     rule = torch.optim.AdamW(peer.parameters(), lr=SETTINGS.learning_rate, fused=True)
     given = [_as_theirs(batch) for batch in batches]
 
@@ -159,7 +159,7 @@ def _their_loss(peer: Any, batch: Batch) -> np.ndarray:
 
 
 def _products(settings: TransformerConfig, rows: int, length: int) -> Loop:
-    """Every product of a step and nothing else: matrices of (m, k) times (k, n), and then both gradients."""
+    """Return a loop with only the matrix products of a step: (m, k) times (k, n), and both gradients."""
     d, heads, tokens = settings.size, settings.heads, rows * length
 
     def linear(*sizes: tuple[int, int]) -> list[tuple[int, int, int, int]]:

@@ -1,4 +1,4 @@
-"""The same random translator in three libraries, each in a process of its own that decodes when it is told to."""
+"""The same random translator in three libraries, each in a worker process that decodes on request."""
 
 import json
 import sys
@@ -38,8 +38,8 @@ Translate = Callable[[list[list[int]], int], list[list[int]]]
 """Sources and the width of the beam (1: greedy) to outputs of LENGTH tokens."""
 
 
-def attend_to_orders() -> None:
-    """The body of a process: build what the first argument says, then time each cell that a line of stdin names."""
+def run_worker() -> None:
+    """Main function of a worker: build the model named by the first argument, then time each cell read from stdin."""
     order = json.loads(sys.argv[1])
     torch.set_num_threads(order["threads"])
     with torch.inference_mode(), TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def attend_to_orders() -> None:
 
 
 def _timed(translate: Translate, rows: int, width: int) -> dict[str, Any]:
-    """Seconds of the clock and of the processor for one output token, and the tokens."""
+    """Return wall-clock and CPU seconds per output token, and the tokens."""
     sources = _sources(rows)
     outputs = translate(sources, width)
     clock, processor = list[float](), list[float]()
@@ -68,7 +68,7 @@ def _timed(translate: Translate, rows: int, width: int) -> dict[str, Any]:
 
 
 def random_model(shape: str, *, dropout: float = 0.0) -> Seq2Seq:
-    """The paper's wiring, with one table for source and target, and random weights."""
+    """Return a Transformer with random weights and one embedding for source and target."""
     settings = SHAPES[shape]
     torch.manual_seed(1)
     table = Embedding(VOCABULARY, settings.size, name="shared")
@@ -82,7 +82,7 @@ def random_model(shape: str, *, dropout: float = 0.0) -> Seq2Seq:
 
 
 def _sources(rows: int) -> list[list[int]]:
-    """From half the longest to the longest, so that there is padding to be masked."""
+    """Return sources from half the largest to the largest length, so that there is padding."""
     drawn = torch.Generator().manual_seed(rows)
     lengths = torch.randint(LONGEST // 2, LONGEST + 1, (rows,), generator=drawn).tolist()
     lengths[0] = LONGEST
@@ -288,4 +288,4 @@ def _spell_norm(peer: Any, ours: Any) -> None:
 
 
 if __name__ == "__main__":
-    attend_to_orders()
+    run_worker()

@@ -1,6 +1,6 @@
-"""The command line: each command parses, calls one function of the lab, and prints.
+"""The command line: each command parses its arguments, calls one function of the package, and prints the result.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 expected failure, 2 usage, 130 interrupted.
+Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
 
 from seqlab.cli.command import main

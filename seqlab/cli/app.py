@@ -1,4 +1,4 @@
-"""All commands, in the order of --help."""
+"""The list of all commands, in the order of `seqlab --help`."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -6,13 +6,13 @@ from importlib import import_module
 import typer
 
 from seqlab.cli import data
-from seqlab.cli.command import reports_errors, seqlab
-from seqlab.cli.demonstrate import demo
-from seqlab.cli.ladder import compare
-from seqlab.cli.look import check, doctor, explain
+from seqlab.cli.command import add_command, seqlab
+from seqlab.cli.compare import compare
+from seqlab.cli.demo import demo
+from seqlab.cli.explain import check, doctor, explain
 from seqlab.cli.models import export, import_model, info, kernels, recipes
 from seqlab.cli.predict import predict
-from seqlab.cli.serving import serve
+from seqlab.cli.serve import serve
 from seqlab.cli.train import evaluate, train
 
 app = typer.Typer(
@@ -24,21 +24,26 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.callback()(seqlab)
 
-# The claims are a package beside this one, which imports it and which it never imports: only its name stands here.
+# seqlab_claims imports seqlab and must not be imported by it, so the command is looked up by its name.
 claims: Callable[..., None] = import_module("seqlab_claims.command").claims
 
-# in the order in which one meets them, which is that of --help
-VERBS: list[Callable[..., None]] = [
-    train,
-    predict,
-    evaluate,
-    explain,
-    compare,
-    doctor,
-    check,
-    serve,
-    info,
-]
-VERBS += [export, recipes, import_model, demo, claims, kernels]
-for verb in VERBS:
-    app.command(verb.__name__.removesuffix("_model"))(reports_errors(verb))
+# Commands that a new user needs first come first.
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train,
+    "predict": predict,
+    "evaluate": evaluate,
+    "explain": explain,
+    "compare": compare,
+    "doctor": doctor,
+    "check": check,
+    "serve": serve,
+    "info": info,
+    "export": export,
+    "recipes": recipes,
+    "import": import_model,
+    "demo": demo,
+    "claims": claims,
+    "kernels": kernels,
+}
+for name, function in COMMANDS.items():
+    add_command(app, name, function)

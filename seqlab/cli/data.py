@@ -1,4 +1,4 @@
-"""`seqlab data`: get, make and look at data."""
+"""`seqlab data`: download, generate and inspect data."""
 
 import sys
 from pathlib import Path
@@ -6,23 +6,26 @@ from pathlib import Path
 import typer
 from typer import Argument, Option
 
-from seqlab.cli.command import (
-    Json,
-    check_task,
-    print_facts,
-    print_json,
-    print_table,
-    reports_errors,
-    tasks_help,
+from seqlab.cli.command import Json, add_command, check_task, tasks_help
+from seqlab.cli.output import print_facts, print_json, print_table
+
+app = typer.Typer(
+    help="Download, generate and inspect data.",
+    epilog="\b\nNext:\n  seqlab data list",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
-app = typer.Typer(help="Get, make and look at data.", no_args_is_help=True, rich_markup_mode=None)
 
-
-@app.command("list")
-@reports_errors
 def data_list(json: Json = False) -> None:
-    """Public data sets that `data get` can fetch."""
+    """List the public data sets that `seqlab data get` can download.
+
+    Examples:
+      seqlab data list
+
+    Next:
+      seqlab data get tinyshakespeare
+    """
     from dataclasses import asdict
 
     from seqlab.data.catalogue import datasets
@@ -36,34 +39,50 @@ def data_list(json: Json = False) -> None:
         print_table(["name", "size", "licence", "what it is"], rows)
 
 
-@app.command("get")
-@reports_errors
 def data_get(
-    name: str = Argument(help="a name of `data list`"),
-    out: Path = Option(Path("data"), "--out", "-o", help="directory"),
-    address: str | None = Option(None, help="another address of the same file"),
+    name: str = Argument(metavar="NAME", help="a name from `seqlab data list`"),
+    out: Path = Option(Path("data"), "--out", "-o", help="directory to write the file to"),
+    address: str | None = Option(
+        None, help="another URL of the same file", show_default="from `seqlab data list --json`"
+    ),
 ) -> None:
-    """Download a public data set and check its sha256."""
+    """Download a public data set and check its SHA-256.
+
+    Examples:
+      seqlab data get tinyshakespeare
+
+    Next:
+      seqlab train lm data/tinyshakespeare.txt
+    """
     from seqlab.data.catalogue import fetch, find
 
     print(fetch(find(name), out, address=address))
 
 
-@app.command("make")
-@reports_errors
 def data_make(
-    kind: str = Argument(help="dates, copies, reversals, parity; shapes, digits, shifted-digits"),
-    num: int = Option(10_000, "--num", "-n", min=1, help="examples; of digits, all there are"),
-    seed: int = Option(1, help="another seed, other examples"),
-    out: Path | None = Option(None, "--out", "-o", help="the file; of pictures, an .npz"),
+    kind: str = Argument(
+        metavar="KIND",
+        help="text: dates, copies, reversals or parity; images: shapes, digits or shifted-digits",
+    ),
+    num: int = Option(
+        10_000, "--num", "-n", min=1, help="number of examples; digits: at most all there are"
+    ),
+    seed: int = Option(1, help="seed of the random numbers"),
+    out: Path | None = Option(
+        None, "--out", "-o", help="file to write, .npz for images", show_default="stdout"
+    ),
 ) -> None:
-    """Make a file to learn from: text as TSV, pictures as an .npz.
+    """Generate a training file: text as TSV, images as .npz.
 
-    seqlab data make dates -n 20000 > dates.tsv        seqlab train translate dates.tsv -r dates-attention
+    Examples:
+      seqlab data make dates -n 20000 > dates.tsv
+      seqlab data make parity > bits.tsv
+      seqlab data make shapes --out shapes.npz
 
-    seqlab data make parity > bits.tsv                 seqlab train classify bits.tsv
-
-    seqlab data make shapes --out shapes.npz           seqlab train caption shapes.npz
+    Next:
+      seqlab train translate dates.tsv --recipe dates-attention
+      seqlab train classify bits.tsv
+      seqlab train caption shapes.npz
     """
     from seqlab.data.scenes import SETS, make_pictures
     from seqlab.data.synthetic import make
@@ -72,12 +91,12 @@ def data_make(
     if kind in SETS:
         if out is None:
             raise UsageError(
-                f"'{kind}' are pictures, which are not printed",
-                hint="--out FILE.npz says where they go.",
+                f"'{kind}' is a set of images, which cannot be printed",
+                hint="name the file to write: --out FILE.npz",
             )
         make_pictures(kind, num, out, seed=seed)
     else:
-        lines = (f"{left}\t{right}\n" for left, right in make(kind, num, seed=seed))
+        lines = (f"{source}\t{target}\n" for source, target in make(kind, num, seed=seed))
         if out is None:
             sys.stdout.writelines(lines)
             return
@@ -85,15 +104,23 @@ def data_make(
     print(out)
 
 
-@app.command("look")
-@reports_errors
 def data_look(
-    task: str = Argument(help=tasks_help()),
-    data: list[str] = Argument(help="file(s), as for train"),
-    settings: list[str] | None = Option(None, "--set", "-s", help="override, like data.source=2"),
+    task: str = Argument(metavar="TASK", help=tasks_help()),
+    data: list[str] = Argument(metavar="FILE", help="file(s), as for `seqlab train`"),
+    settings: list[str] | None = Option(
+        None, "--set", "-s", metavar="KEY=VALUE", help="override a setting, like data.source=2"
+    ),
     json: Json = False,
 ) -> None:
-    """Read a file as training would, and say what is in it."""
+    """Read a file as training would, and print what is in it.
+
+    Examples:
+      seqlab data look translate pairs.tsv
+      seqlab data look translate pairs.tsv --set data.source=2 --set data.target=3
+
+    Next:
+      seqlab train translate pairs.tsv
+    """
     check_task(task, resume=False)
 
     import seqlab.lab as lab
@@ -103,3 +130,9 @@ def data_look(
         print_json(facts)
     else:
         print_facts({name.replace("_", " "): value for name, value in facts.items()})
+
+
+add_command(app, "list", data_list)
+add_command(app, "get", data_get)
+add_command(app, "make", data_make)
+add_command(app, "look", data_look)

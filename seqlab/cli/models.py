@@ -1,33 +1,42 @@
-"""`seqlab info`, `import`, `export` and `recipes`: models as files; and `seqlab kernels`, which are optional."""
+"""`seqlab info`, `import`, `export`, `recipes` and `kernels`: models and recipes as files, and this installation."""
 
 from pathlib import Path
 from typing import Any
 
 from typer import Argument, Option
 
-from seqlab.cli.command import (
-    MODEL,
-    Int8,
-    Json,
-    ModelPath,
-    print_facts,
-    print_json,
-    print_scores,
-    print_table,
-    print_text,
-    program,
-)
+from seqlab.cli.command import MODEL, Int8, Json, ModelPath, program
+from seqlab.cli.output import print_facts, print_json, print_scores, print_table, print_text
 from seqlab.errors import UsageError
+
+EXTRAS = {
+    "serve": "fastapi",
+    "demo": "babel",
+    "images": "PIL",
+    "tensorboard": "tensorboard",
+    "parquet": "pyarrow",
+}
 
 
 def info(
-    model: Path | None = Argument(None, help=f"{MODEL}; none: this installation"),
+    model: Path | None = Argument(
+        None, metavar="MODEL", help=MODEL, show_default="describe this installation"
+    ),
     machine: bool = Option(
-        False, "--machine", help="how fast this machine is, and how training multiplies on it"
+        False, "--machine", help="describe the speed of this machine, and how training uses it"
     ),
     json: Json = False,
 ) -> None:
-    """What a model is, or what this installation is and has."""
+    """Describe a model, or without one this installation.
+
+    Examples:
+      seqlab info
+      seqlab info runs/pairs
+      seqlab info --machine
+
+    Next:
+      seqlab predict runs/pairs "an input"
+    """
     if machine:
         if model is not None:
             raise UsageError(
@@ -44,10 +53,8 @@ def info(
         print_json(facts)
         return
     metrics = facts.pop("metrics", {})
-    facts |= {
-        "made by" if name == "recipe" else name: text
-        for name, text in metrics.get("notes", {}).items()
-    }
+    for name, text in metrics.get("notes", {}).items():
+        facts["made by" if name == "recipe" else name] = text
     print_facts(facts)
     if metrics:
         print_scores(
@@ -57,13 +64,22 @@ def info(
 
 
 def import_model(
-    folder: Path = Argument(help="directory with config.json, model.safetensors and a tokenizer"),
-    out: Path = Option(..., "--out", "-o", help="directory for the model"),
+    folder: Path = Argument(
+        metavar="FOLDER",
+        help="directory with config.json, model.safetensors and tokenizer.json or vocab.txt",
+    ),
+    out: Path = Option(..., "--out", "-o", help="directory to write the model to"),
     json: Json = False,
 ) -> None:
-    """Read a Hugging Face BERT or GPT-2 directory, offline.
+    """Convert a Hugging Face BERT or GPT-2 directory, offline.
 
-    It becomes a model of Seqlab's, to look into and to begin with: seqlab train classify few.tsv --from MODEL
+    The result is a Seqlab model, to explain or to continue training from.
+
+    Examples:
+      seqlab import bert-tiny --out models/bert
+
+    Next:
+      seqlab train classify few.tsv --from models/bert
     """
     import seqlab.lab as lab
 
@@ -72,21 +88,30 @@ def import_model(
         print_json(facts)
     else:
         print_facts({name: value for name, value in facts.items() if value != {}})
-        print_text(
-            f"use it: {program()} predict {out} --embed\ntrain on: {program()} train classify DATA --from {out}"
-        )
+        print_text(f"use it: {program()} predict {out} --embed")
+        print_text(f"train on: {program()} train classify DATA --from {out}")
 
 
 def export(
     model: ModelPath,
-    out: Path = Option(..., "--out", "-o", help="directory for the model"),
-    to: str | None = Option(None, help="for another program: ctranslate2, huggingface or onnx"),
+    out: Path = Option(..., "--out", "-o", help="directory to write to"),
+    to: str | None = Option(
+        None,
+        metavar="FORMAT",
+        help="format: ctranslate2, huggingface or onnx",
+        show_default="a Seqlab model",
+    ),
     int8: Int8 = False,
     json: Json = False,
 ) -> None:
-    """Hand a model on: smaller, or for another program.
+    """Copy a model without its run, or convert it for other programs.
 
-    Its training run stays behind. --int8 stores each weight in a byte; --to writes other programs' files.
+    Examples:
+      seqlab export runs/pairs --out models/pairs --int8
+      seqlab export runs/pairs --out pairs-ct2 --to ctranslate2
+
+    Next:
+      seqlab predict models/pairs "an input"
     """
     import seqlab.lab as lab
 
@@ -106,14 +131,19 @@ def export(
 
 
 def recipes(
-    name: str | None = Argument(None, help="a recipe to show in full"),
+    name: str | None = Argument(
+        None, metavar="NAME", help="print this recipe as TOML", show_default="list all recipes"
+    ),
     json: Json = False,
 ) -> None:
-    """List the recipes; with a name, show that one as TOML to change.
+    """List the recipes, or print one as TOML, to save and change.
 
-    seqlab recipes char-lstm > mine.toml
+    Examples:
+      seqlab recipes
+      seqlab recipes char-lstm > mine.toml
 
-    seqlab train lm book.txt --recipe mine.toml
+    Next:
+      seqlab train lm book.txt --recipe mine.toml
     """
     from seqlab.recipe import load_recipe, to_toml
     from seqlab.recipes import default_recipes, recipe_names
@@ -141,21 +171,35 @@ def recipes(
 
 
 def kernels(
-    verb: str | None = Argument(None, help="build: compile them; none: whether they are in use"),
+    action: str | None = Argument(
+        None,
+        metavar="ACTION",
+        help="build: compile the kernels",
+        show_default="print whether they are in use",
+    ),
     json: Json = False,
 ) -> None:
-    """Compile the native kernels, or see whether they are in use.
+    """Compile the native kernels, or print whether they are in use.
 
     They make recurrent layers and decoding faster. The first training or prediction compiles them in the background
-    where there is a C++ compiler; all works without them, through torch. SEQLAB_NATIVE=0 refuses them.
+    if there is a C++ compiler; without them torch computes the same. SEQLAB_NATIVE=0 turns them off.
+
+    Examples:
+      seqlab kernels
+      seqlab kernels build
+
+    Next:
+      seqlab info
     """
-    if verb not in (None, "build"):
-        raise UsageError(f"kernels cannot '{verb}'", hint="`seqlab kernels build` compiles them.")
+    if action not in (None, "build"):
+        raise UsageError(
+            f"there is no action '{action}'", hint="`seqlab kernels build` compiles the kernels."
+        )
 
     from seqlab.kernels import library, native
     from seqlab.kernels.build import build
 
-    if verb == "build":
+    if action == "build":
         build()
     if json:
         print_json(
@@ -166,6 +210,7 @@ def kernels(
 
 
 def _installation() -> dict[str, Any]:
+    """Return the versions and the optional parts of this installation."""
     import platform
     from importlib.util import find_spec
 
@@ -175,8 +220,7 @@ def _installation() -> dict[str, Any]:
     from seqlab.bundle import shipped
     from seqlab.kernels import native
 
-    extras = {"serve": "fastapi", "demo": "babel", "images": "PIL", "tensorboard": "tensorboard"}
-    extras |= {"parquet": "pyarrow"}
+    installed = [name for name, package in EXTRAS.items() if find_spec(package)]
     return {
         "seqlab": seqlab.__version__,
         "python": platform.python_version(),
@@ -184,14 +228,13 @@ def _installation() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
         "native kernels": native.describe(),
-        "extras": ", ".join(name for name, package in extras.items() if find_spec(package))
-        or "none",
+        "extras": ", ".join(installed) or "none",
         "shipped models": ", ".join(shipped()) or "none",
     }
 
 
 def _machine() -> dict[str, Any]:
-    """The speeds that are measured at the first training, and the choice that follows from them."""
+    """Return the speeds measured at the first training, and the choices that follow from them."""
     import torch
 
     from seqlab.kernels import calibration

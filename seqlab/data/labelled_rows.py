@@ -14,7 +14,7 @@ from jaxtyping import Float, Float32
 
 from seqlab.data.columns import Numerals, Profile, by_usual_name, find_numerals, is_missing
 from seqlab.data.lines import extension
-from seqlab.data.tables import Table, open_table, text_of
+from seqlab.data.tables import Row, Table, open_table, text_of
 from seqlab.data.time_columns import TIME_NAMES
 from seqlab.errors import DataError, shorten
 
@@ -52,8 +52,8 @@ def open_rows(path: str) -> Table:
     cells = [str(row[0]).split() for _, row in table.head if len(row) == 1]
     if table.names or len(cells) < len(table.head) or min(map(len, cells), default=0) <= LEAST:
         return table
-    split = ((line, str(row[0]).split()) for line, row in table.rows)
-    head = list(islice(split, len(cells)))
+    split: Iterator[Row] = ((line, str(row[0]).split()) for line, row in table.rows)
+    head: list[Row] = list(islice(split, len(cells)))
     return replace(table, head=head, rows=chain(head, split))
 
 

@@ -1,7 +1,7 @@
-"""The demo: dates as people write them in many languages become ISO dates, tried on days never seen in any of them.
+"""The dates demo: two models learn to normalise dates of many languages, and are tested on days of no training example.
 
-Two models learn it, one after the other, from the same examples: an encoder-decoder that must put all it has read
-into one vector, and one that may look back at every letter while it writes.
+Both train on the same examples: an encoder-decoder that compresses the source into one vector, and one with attention,
+which reads every letter again at each step.
 """
 
 from collections.abc import Callable
@@ -19,17 +19,17 @@ from seqlab.training.log import Reporter
 
 NUM_TRAIN, NUM_TEST = 80_000, 2_000
 RECIPES = ("dates", "dates-attention")
-SHOWN = ("fr", "de", "es", "ru", "hi", "ja", "ar", "fi")  # languages of which one day each is shown
-Row = tuple[str, str, str]  # what was written, what the model read, what it is
+SHOWN_LANGUAGES = ("fr", "de", "es", "ru", "hi", "ja", "ar", "fi")
+Row = tuple[str, str, str]  # source, answer, correct answer
 
-LINES = f"""{NUM_TRAIN:,} dates in {len(LANGUAGES)} languages become ISO dates: "samedi 3 mai 1997" -> 1997-05-03.
-First an LSTM reads the letters into one vector and another writes the date from it (S13).
-Then the same with attention: each digit is written while looking at the letters (S14)."""
+INTRODUCTION = f"""The data: {NUM_TRAIN:,} dates in {len(LANGUAGES)} languages, "samedi 3 mai 1997" -> 1997-05-03.
+The first model encodes the letters into one vector with an LSTM and decodes it with another (S13).
+The second one adds attention: each digit is generated from a weighted sum over the letters (S14)."""
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One model of the demo, and how it did on the days that were kept apart."""
+class ModelResult:
+    """One model of the demo, with its accuracy and some answers on the test days."""
 
     recipe: str
     path: str
@@ -42,21 +42,21 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Demo:
-    """What the demo measured."""
+class DemoResult:
+    """The results of both models; `baseline` is the accuracy of copying the source."""
 
     num_test: int
     baseline: float
-    models: list[Tried]
+    models: list[ModelResult]
     alignment: str
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @property
-    def stopped(self) -> Tried | None:
-        """The model that was stopped before its end, if one was."""
-        return next((tried for tried in self.models if tried.stopped), None)
+    def stopped(self) -> ModelResult | None:
+        """The model whose training was interrupted, or None."""
+        return next((model for model in self.models if model.stopped), None)
 
 
 def run_demo(
@@ -65,48 +65,48 @@ def run_demo(
     steps: int | None,
     report: Callable[[str], Reporter],
     stop: Callable[[], bool],
-) -> Demo:
-    """Make the dates, train both models on them, and try the days that were kept apart.
+) -> DemoResult:
+    """Generate the dates, train both models, and test them.
 
-    `report` is asked for somebody to watch each training; a model that was stopped is the last one.
+    `report` returns a reporter for the training of a recipe. If a training is interrupted, no other one follows.
     """
     train, test = split_dates(NUM_TRAIN, NUM_TEST, seed=1)
     settings = [] if steps is None else [f"train.steps={steps}"]
-    models: list[Tried] = []
-    drawn = ""
+    models: list[ModelResult] = []
+    attention = ""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "dates.tsv"
         path.write_text("".join(f"{text}\t{iso}\n" for text, iso, _ in train), "utf-8")
         for recipe in RECIPES:
-            where = out if recipe == RECIPES[0] else out.with_name(f"{out.name}-attention")
+            path_of_model = out if recipe == RECIPES[0] else out.with_name(f"{out.name}-attention")
             trained = lab.train(
                 "translate",
                 path,
                 recipe=recipe,
                 settings=settings,
-                out=where,
+                out=path_of_model,
                 overwrite=True,
                 report=report(recipe),
                 stop=stop,
             )
-            models.append(_tried(trained, test))
+            models.append(_test(trained, test))
             if trained.model.recipe.model.attention is not None:
-                drawn = _drawn(trained.model, test)
+                attention = _draw_attention(trained.model, test)
             if trained.stopped:
                 break
     baseline = sum(text == iso for text, iso, _ in test) / len(test)
-    return Demo(len(test), baseline, models, drawn)
+    return DemoResult(len(test), baseline, models, attention)
 
 
-def _tried(trained: lab.Trained, test: list[Dated]) -> Tried:
+def _test(trained: lab.Trained, test: list[Dated]) -> ModelResult:
     model = trained.model
     answers = [answer.output for answer in model.predict([text for text, _, _ in test])]
     rows = [(text, answer, iso) for (text, iso, _), answer in zip(test, answers, strict=True)]
     samples = [
         next(row for dated, row in zip(test, rows, strict=True) if dated[2] == language)
-        for language in SHOWN
+        for language in SHOWN_LANGUAGES
     ]
-    return Tried(
+    return ModelResult(
         recipe=model.recipe.name,
         path=str(model.path),
         parameters=model.bundle.num_parameters,
@@ -118,8 +118,8 @@ def _tried(trained: lab.Trained, test: list[Dated]) -> Tried:
     )
 
 
-def _drawn(model: lab.Model, test: list[Dated]) -> str:
-    """The alignment of a French date, where the day comes first and in the answer last."""
+def _draw_attention(model: lab.Model, test: list[Dated]) -> str:
+    """Draw the attention for a French date, whose day is first in the source and last in the answer."""
     text = next(text for text, _, language in test if language == "fr" and 14 <= len(text) <= 26)
     example = subject(model.bundle, text)
     return HeatMap(

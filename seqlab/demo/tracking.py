@@ -1,7 +1,7 @@
-"""The demo of the Kalman filter: a moving target, followed from noisy sightings of which some are missing (C25).
+"""The tracking demo: a Kalman filter follows a moving target from noisy measurements, of which some are missing (C25).
 
-The filter knows the sightings so far, the smoother all of them. Both know how much the target swerves and how noisy
-the sightings are; EM finds that out by itself, from a guess that is far off.
+The filter uses the measurements so far, the smoother all of them. Both are given the true variances of acceleration and
+measurement; EM learns them from a wrong first guess.
 """
 
 import math
@@ -21,27 +21,30 @@ from seqlab.randomness import uniform
 from seqlab.training.kalman_em import NOISES, LDSSettings, fit_lds
 
 Path = Float[np.ndarray, "T 2"]
+QUANTILE = 1.2816  # of the standard normal distribution at 90 %
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What is simulated; noises are variances, of the velocity for each step and of each coordinate of a sighting."""
+    """Settings of the simulation. `acceleration` is the variance of the velocity's change in a step, `noise` that of a
+    coordinate of a measurement, `missing` the share of steps without a measurement.
+
+    The first guess of EM is `acceleration * wrong` and `noise / wrong`.
+    """
 
     steps: int = 80
     acceleration: float = 0.1
     noise: float = 36.0
     missing: float = 0.2
-    wrong: float = (
-        100.0  # by this factor the guess takes the target for wilder, and the sightings for better
-    )
+    wrong: float = 100.0
     iterations: int = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Tracked:
-    """Where the target was, where it was seen (NaN where it was not), and where each method took it to be.
+class TrackingResult:
+    """The true path, the measurements (NaN where missing), and the path estimated by each method.
 
-    Deviations are those of the Gaussians: how far off the filter and the smoother expect to be.
+    Deviations are the standard deviations of the Gaussians that filter and smoother compute.
     """
 
     path: Path
@@ -64,8 +67,8 @@ class Tracked:
 
     @property
     def errors(self) -> dict[str, float]:
-        """The root of the mean square by which a coordinate is off, for each way to follow the target."""
-        ways = {
+        """The root mean square error of a coordinate, by method."""
+        estimates = {
             "last sighting": self.last_sighting,
             "filter": self.filtered,
             "smoother": self.smoothed,
@@ -74,7 +77,7 @@ class Tracked:
         }
         return {
             name: float(np.sqrt(np.square(estimate - self.path).mean()))
-            for name, estimate in ways.items()
+            for name, estimate in estimates.items()
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -86,38 +89,36 @@ class Tracked:
         return {"errors": self.errors, **parts}
 
     def view(self) -> View:
-        """The plane, and one coordinate over time with the smoother's band."""
-        apart = np.full(
-            (2 * len(self.sightings), 2), np.nan
-        )  # a point between two gaps is drawn as a dot
-        apart[::2] = self.sightings
-        ways = {
-            "where it was": self.path,
-            "where it was seen": apart,
+        """The path in the plane, and one coordinate over time with the smoother's 80 % band."""
+        # a point between two gaps is drawn as a dot
+        dots = np.full((2 * len(self.sightings), 2), np.nan)
+        dots[::2] = self.sightings
+        paths = {
+            "true path": self.path,
+            "measurements": dots,
             "filter": self.filtered,
             "smoother": self.smoothed,
         }
-        plane = [Curve(name, p[:, 1], p[:, 0], dashed=name == "filter") for name, p in ways.items()]
-        low, high = (
-            self.smoothed[:, 0] + side * 1.2816 * self.smoothed_deviation[:, 0] for side in (-1, 1)
-        )
-        dots = Curve(
-            "where it was seen", apart[:, 0], np.repeat(np.arange(len(self.path), dtype=float), 2)
-        )
+        plane = [
+            Curve(name, p[:, 1], p[:, 0], dashed=name == "filter") for name, p in paths.items()
+        ]
+        steps = np.arange(len(self.path), dtype=float)
         lines = [
-            Curve("where it was", self.path[:, 0]),
-            dots,
+            Curve("true path", self.path[:, 0]),
+            Curve("measurements", dots[:, 0], np.repeat(steps, 2)),
             Curve("smoother", self.smoothed[:, 0]),
         ]
+        reach = QUANTILE * self.smoothed_deviation[:, 0]
+        band = Band("smoother, 80 %", self.smoothed[:, 0] - reach, self.smoothed[:, 0] + reach)
         return View(
             "tracking",
-            "a moving target, from noisy sightings",
+            "a moving target, from noisy measurements",
             self.to_json(),
             [
                 Lines(plane, title="the plane", titles=("x", "y"), size=(720, 520)).draw(),
                 Lines(
                     lines,
-                    [Band("smoother, 80 %", low, high)],
+                    [band],
                     title="x over time",
                     titles=("step", "x"),
                 ).draw(),
@@ -126,73 +127,73 @@ class Tracked:
         )
 
     def picture(self, *, width: int = 78, height: int = 22) -> str:
-        """The plane in letters: the path as dots, sightings as o, the smoothed path as stars."""
+        """Draw the plane in letters: `.` is the true path, `o` a measurement, `*` the smoothed path."""
         sightings = self.sightings[~np.isnan(self.sightings).any(1)]
-        low, high = (
-            edge(np.concatenate([self.path, sightings, self.smoothed]), 0)
-            for edge in (np.min, np.max)
-        )
+        everything = np.concatenate([self.path, sightings, self.smoothed])
+        low = everything.min(0)
+        extent = np.maximum(everything.max(0) - low, 1e-9)
+        layers = {".": _interpolate(self.path), "o": sightings, "*": _interpolate(self.smoothed)}
         canvas = np.full((height, width), " ")
-        for points, letter in (
-            (_between(self.path), "."),
-            (sightings, "o"),
-            (_between(self.smoothed), "*"),
-        ):
-            column, row = ((points - low) / np.maximum(high - low, 1e-9)).T * [
-                [width - 1],
-                [height - 1],
-            ]
-            canvas[height - 1 - row.round().astype(int), column.round().astype(int)] = letter
+        for letter, points in layers.items():
+            columns, rows = ((points - low) / extent).T * [[width - 1], [height - 1]]
+            canvas[height - 1 - rows.round().astype(int), columns.round().astype(int)] = letter
         return "\n".join("".join(line).rstrip() for line in canvas)
 
 
-def track(scene: Simulation | None = None, *, seed: int) -> Tracked:
-    """Simulate a target, look at it through noise, and follow it in every way."""
+def track(scene: Simulation | None = None, *, seed: int) -> TrackingResult:
+    """Simulate a target and its measurements, and follow it by every method."""
     scene = scene or Simulation()
     target = constant_velocity(
         dimensions=2, acceleration=scene.acceleration, noise=scene.noise, initial_variance=1.0
     )
     states, rows = target.sample(1, scene.steps, seed=seed)
-    there = uniform(torch.arange(scene.steps), seed, 1) >= scene.missing
-    there[0] = True
-    latest = (
-        torch.where(there, torch.arange(scene.steps), 0).cummax(0).values
-    )  # the step of the last sighting
-    sightings = Padded(rows.values, rows.lengths, there[None])
+    steps = torch.arange(scene.steps)
+    observed = uniform(steps, seed, 1) >= scene.missing
+    observed[0] = True
+    last_observed = torch.where(observed, steps, 0).cummax(0).values
+    sightings = Padded(rows.values, rows.lengths, observed[None])
 
-    wild, sharp = scene.acceleration * scene.wrong, scene.noise / scene.wrong
-    guess = constant_velocity(dimensions=2, acceleration=wild, noise=sharp, initial_variance=1.0)
+    guessed_noise = scene.noise / scene.wrong
+    guess = constant_velocity(
+        dimensions=2,
+        acceleration=scene.acceleration * scene.wrong,
+        noise=guessed_noise,
+        initial_variance=1.0,
+    )
     fit = fit_lds(guess, sightings, settings=LDSSettings(learn=NOISES, iterations=scene.iterations))
 
-    filtered, smoothed = target.filter(sightings), target.smooth(sightings)
-    return Tracked(
-        path=_places(target, states),
-        sightings=np.where(there[:, None].numpy(), rows.values[0].numpy(), np.nan),
-        last_sighting=rows.values[0, latest].numpy(),
-        filtered=_places(target, filtered.mean),
+    filtered = target.filter(sightings)
+    smoothed = target.smooth(sightings)
+    return TrackingResult(
+        path=_positions(target, states),
+        sightings=np.where(observed[:, None].numpy(), rows.values[0].numpy(), np.nan),
+        last_sighting=rows.values[0, last_observed].numpy(),
+        filtered=_positions(target, filtered.mean),
         filtered_deviation=_deviation(target, filtered.covariance),
-        smoothed=_places(target, smoothed.mean),
+        smoothed=_positions(target, smoothed.mean),
         smoothed_deviation=_deviation(target, smoothed.covariance),
-        guessed=_places(guess, guess.smooth(sightings).mean),
-        learnt=_places(fit.model, fit.model.smooth(sightings).mean),
+        guessed=_positions(guess, guess.smooth(sightings).mean),
+        learnt=_positions(fit.model, fit.model.smooth(sightings).mean),
         noise=math.sqrt(scene.noise),
-        noise_guessed=math.sqrt(sharp),
+        noise_guessed=math.sqrt(guessed_noise),
         noise_learnt=math.sqrt(float(fit.model.observation_noise.diagonal().mean())),
         iterations=len(fit.log_likelihoods) - 1,
     )
 
 
-def _places(model: LDS, states: Float[Tensor, "1 T H"]) -> Path:
+def _positions(model: LDS, states: Float[Tensor, "1 T H"]) -> Path:
+    """Return the expected measurement in each state."""
     return (states[0] @ model.observation.mT).numpy()
 
 
 def _deviation(model: LDS, covariance: Float[Tensor, "1 T H H"]) -> Path:
-    spread = model.observation @ covariance[0] @ model.observation.mT
-    return spread.diagonal(dim1=-2, dim2=-1).sqrt().numpy()
+    """Return the standard deviation of each coordinate."""
+    projected = model.observation @ covariance[0] @ model.observation.mT
+    return projected.diagonal(dim1=-2, dim2=-1).sqrt().numpy()
 
 
-def _between(points: Path, *, parts: int = 8) -> Float[np.ndarray, "N 2"]:
-    """The points, and some on the lines from each to the next."""
+def _interpolate(points: Path, *, parts: int = 8) -> Float[np.ndarray, "N 2"]:
+    """Return the points, and `parts` - 1 points on the line from each to the next."""
     share = np.arange(parts)[:, None, None] / parts
     return np.concatenate(
         [((1 - share) * points[:-1] + share * points[1:]).reshape(-1, 2), points[-1:]]

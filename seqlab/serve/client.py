@@ -1,4 +1,4 @@
-"""A client of a Seqlab server, of the standard library alone.
+"""A client of a Seqlab server that needs only the standard library.
 
 client = Client("http://127.0.0.1:8000")
 client.predict("dates", ["samedi 3 mai 1997"])[0]["output"]
@@ -17,7 +17,7 @@ from seqlab.errors import SeqlabError
 
 
 class ServerError(SeqlabError):
-    """A failure of a request; `status` is HTTP's, 0 where there was no answer."""
+    """A request that failed; `status` is the HTTP status, or 0 if there was no answer."""
 
     def __init__(self, status: int, message: str, *, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -25,7 +25,7 @@ class ServerError(SeqlabError):
 
 
 class Client:
-    """The server at an address; each call opens a connection of its own, so threads may share a client."""
+    """A client of one server. Each call opens its own connection, so threads may share a client."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Client:
         self.timeout = timeout
 
     def models(self) -> list[dict[str, Any]]:
-        """The models there are, and what each can do."""
+        """Return all models, with their tasks, views and settings."""
         return self._json("/v1/models")["models"]
 
     def predict(
         self, model: str, inputs: Sequence[Any], *, prefix: str = "", seed: int = 0, **decode: Any
     ) -> list[dict[str, Any]]:
-        """What a model answers to each input."""
+        """Return the answer to each input."""
         body = {
             "model": model,
             "inputs": list(inputs),
@@ -55,9 +55,9 @@ class Client:
         }
         return self._json("/v1/predict", body)["outputs"]
 
-    def generate(self, model: str, given: Any, *, seed: int = 0, **decode: Any) -> Iterator[str]:
-        """A text, piece by piece as it is written."""
-        body = {"model": model, "input": given, "seed": seed, "decode": decode}
+    def generate(self, model: str, value: Any, *, seed: int = 0, **decode: Any) -> Iterator[str]:
+        """Yield an answer piece by piece, as it is generated."""
+        body = {"model": model, "input": value, "seed": seed, "decode": decode}
         with self._request("/v1/generate", body) as answer:
             event = ""
             for line in answer:
@@ -71,48 +71,48 @@ class Client:
             if event != "done":
                 raise ServerError(
                     504,
-                    "the answer broke off",
-                    hint="it took too long, or the server stopped: ask again.",
+                    "the answer is incomplete",
+                    hint="it took too long, or the server stopped: try again.",
                 )
 
     def next(
-        self, model: str, given: Any, written: Sequence[int] = (), **options: Any
+        self, model: str, value: Any, written: Sequence[int] = (), **options: Any
     ) -> dict[str, Any]:
-        """What could come next after what is written so far; options: temperature, top_k, top_p, most."""
+        """Return the most probable next tokens after those `written`; options: temperature, top_k, top_p, most."""
         return self._json(
-            "/v1/next", {"model": model, "input": given, "written": list(written), **options}
+            "/v1/next", {"model": model, "input": value, "written": list(written), **options}
         )
 
     def score(self, model: str, targets: Sequence[str], sources: Sequence[Any] = ()) -> list[float]:
-        """The log-probability of each target, given its source where the model reads one."""
+        """Return the log-probability of each target, given its source if the model reads one."""
         body = {"model": model, "sources": list(sources), "targets": list(targets)}
         return self._json("/v1/score", body)["scores"]
 
-    def explain(self, model: str, view: str, given: Any = None, **options: Any) -> dict[str, Any]:
-        """A look inside: the numbers, and pictures of them."""
-        return json.loads(self.explain_as("json", model, view, given, **options))
+    def explain(self, model: str, view: str, value: Any = None, **options: Any) -> dict[str, Any]:
+        """Return a view: its numbers, and its figures as SVG."""
+        return json.loads(self.explain_as("json", model, view, value, **options))
 
     def explain_as(
-        self, form: str, model: str, view: str, given: Any = None, **options: Any
+        self, form: str, model: str, view: str, value: Any = None, **options: Any
     ) -> bytes:
-        """The same as a file: html, svg, png, or trace (safetensors)."""
-        body = {"model": model, "input": given, "options": options}
+        """Return a view as the bytes of a file: html, svg, png, or trace (safetensors)."""
+        body = {"model": model, "input": value, "options": options}
         with self._request(f"/v1/explain/{quote(view, safe='')}?form={form}", body) as answer:
             return answer.read()
 
     def run(self, model: str, after: int = 0) -> dict[str, Any]:
-        """What a training has logged since its first `after` lines."""
+        """Return the log of a training, without its first `after` lines."""
         return self._json(f"/v1/runs/{quote(model, safe='')}?after={after}")
 
     def healthy(self) -> bool:
-        """Whether somebody answers."""
+        """Return whether the server answers."""
         try:
             return self._json("/healthz") == {"status": "ok"}
         except ServerError:
             return False
 
     def metrics(self) -> str:
-        """The server's counters, in the form that Prometheus reads."""
+        """Return the server's counters, in the format of Prometheus."""
         with self._request("/metrics") as answer:
             return answer.read().decode()
 
@@ -122,11 +122,11 @@ class Client:
 
     @contextmanager
     def _request(self, path: str, body: dict[str, Any] | None = None) -> Iterator[HTTPResponse]:
-        where = urlsplit(self.address)
-        kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
-        connection = kind(where.hostname or "", where.port, timeout=self.timeout)
+        url = urlsplit(self.address)
+        kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+        connection = kind(url.hostname or "", url.port, timeout=self.timeout)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        path = where.path.rstrip("/") + path
+        path = url.path.rstrip("/") + path
         try:
             if body is None:
                 connection.request("GET", path, headers=headers)
@@ -139,16 +139,20 @@ class Client:
             yield answer
         except (OSError, HTTPException) as error:
             raise ServerError(
-                0, f"{self.address} does not answer: {error}", hint="is the server running?"
+                0,
+                f"{self.address} does not answer: {error}",
+                hint="check the address, and that the server is running.",
             ) from None
         finally:
             connection.close()
 
 
 def _failure(status: int, text: str | bytes, reason: str = "") -> ServerError:
-    """The error that a server describes in JSON."""
+    """Return the error that the server describes in JSON."""
     try:
         failure = json.loads(text)
         return ServerError(status, failure["error"], hint=failure["hint"])
     except (ValueError, KeyError, TypeError):
-        return ServerError(status, f"{status} {reason}", hint="is this a server of Seqlab's?")
+        return ServerError(
+            status, f"{status} {reason}", hint="check the address: this may not be a Seqlab server."
+        )

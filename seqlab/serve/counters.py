@@ -1,4 +1,4 @@
-"""What the server has done so far, in the form that Prometheus reads."""
+"""Counters of the server, in the format of Prometheus."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from seqlab.serve.batching import Batcher
 
 BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)  # seconds
-NAMES = (  # without the times at which the library began to count each of them
+# without the *_created series that the library adds
+NAMES = (
     "seqlab_requests_total",
     "seqlab_request_seconds_bucket",
     "seqlab_request_seconds_sum",
@@ -21,7 +22,7 @@ NAMES = (  # without the times at which the library began to count each of them
 
 
 class Counters:
-    """Requests by route and status, how long they took, and what stands in the line; in a registry of their own."""
+    """Requests by route and status, their duration, and the state of the queue, in a registry of their own."""
 
     def __init__(self, batcher: Batcher) -> None:
         registry = CollectorRegistry(auto_describe=True)
@@ -38,7 +39,7 @@ class Counters:
         Gauge(
             "seqlab_started_seconds", "when the server started", registry=registry
         ).set_to_current_time()
-        registry.register(_LineCollector(batcher))
+        registry.register(_QueueCollector(batcher))
         self._registry = registry.restricted_registry(NAMES)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
@@ -49,8 +50,8 @@ class Counters:
         return generate_latest(self._registry).decode()
 
 
-class _LineCollector:
-    """What the line of requests counts by itself."""
+class _QueueCollector:
+    """Reads the counters of the batcher."""
 
     def __init__(self, batcher: Batcher) -> None:
         self.batcher = batcher
@@ -61,5 +62,5 @@ class _LineCollector:
             "seqlab_batched_rows", "rows in those batches", value=self.batcher.rows
         )
         yield GaugeMetricFamily(
-            "seqlab_places_taken", "requests waiting or being answered", value=self.batcher.taken
+            "seqlab_places_taken", "requests waiting or being computed", value=self.batcher.pending
         )

@@ -1,8 +1,8 @@
-"""Who may ask, how much and how long: what stands between the wire and the interface.
+"""ASGI middleware that protects the API: host and origin checks, the token, and limits on size and time.
 
-A page of another site can send requests from a visitor's browser. It cannot read what comes back, unless its name is
-made to lead here (DNS rebinding): so the Host must be a number, or a name that this server was told. Nor may it make
-us work: a request that says it comes from elsewhere is refused.
+A page of another site can send requests from a visitor's browser to this server. It could read the answers if its host
+name resolved to this machine (DNS rebinding), so the Host header must be an IP address or a known name. And it could
+make this server compute, so requests whose Origin is another site are refused.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-OPEN = ("/", "/healthz")  # and the page's own files: what shows nothing of a model needs no token
+PUBLIC_PATHS = ("/", "/healthz")  # these, and the files of the page, need no token
 
 
 def refusal(error: str, hint: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """A failure in words, and the headers of an answer after which the connection ends."""
+    """Return the body and the headers of an error answer that closes the connection."""
     body = json.dumps({"error": error, "hint": hint}).encode()
     length = str(len(body)).encode()
     return body, [
@@ -50,7 +50,7 @@ def refusal(error: str, hint: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
 
 @dataclass
 class _Answer:
-    """What goes out, with our headers on it."""
+    """Sends an answer, with the security headers added."""
 
     send: Send
     status: int = 0
@@ -62,10 +62,10 @@ class _Answer:
         await self.send(message)
 
     async def refuse(self, refused: ServerError, receive: Receive, seconds: float) -> None:
-        """A failure in words, and the end of the connection.
+        """Send an error and close the connection.
 
-        More of the request may be on its way. Who is cut off while sending does not read an answer, so what still
-        comes is heard for a while, and forgotten.
+        A client that is cut off while it sends does not read the answer, so the rest of a body that is too large is
+        received for some seconds and discarded.
         """
         body, headers = refusal(str(refused), refused.hint)
         if refused.status == 401:
@@ -81,7 +81,7 @@ class _Answer:
 
 @dataclass
 class Guard:
-    """The interface behind its bounds."""
+    """The API with its checks and limits."""
 
     app: ASGIApp
     host: str
@@ -111,28 +111,31 @@ class Guard:
 
     def _check(self, path: str, headers: Headers) -> None:
         host = headers.get("host", "")
-        if not self._is_ours(host):
+        if not self._is_known(host):
             raise ServerError(
                 421,
-                f"this server is not '{host[:100]}'",
-                hint="ask it by its number, or by --host NAME.",
+                f"unknown host '{host[:100]}'",
+                hint="use the IP address of the server, or start it with --host NAME.",
             )
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != host:
             raise ServerError(
-                403, "another site's page may not ask here", hint="open the page of this server."
+                403,
+                "requests from pages of other sites are refused",
+                hint="open the page of this server.",
             )
-        if self.token is None or path in OPEN or path.startswith("/page/"):
+        if self.token is None or path in PUBLIC_PATHS or path.startswith("/page/"):
             return
         authorization = headers.get("authorization", "").encode()
         if not hmac.compare_digest(authorization, f"Bearer {self.token}".encode()):
             raise ServerError(
                 401,
-                "a token is needed here",
+                "this server needs a token",
                 hint="send 'Authorization: Bearer TOKEN'; the server printed it.",
             )
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_known(self, host: str) -> bool:
+        """Return whether a Host header is an IP address, localhost, or the name given as --host."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
             return name in ("localhost", self.host.lower()) or bool(ipaddress.ip_address(name))
@@ -140,46 +143,51 @@ class Guard:
             return False
 
     async def _body(self, request: Request) -> bytes:
-        """All of it, unless it is too much or takes too long."""
-        large = ServerError(
-            413, f"the body is larger than {self.limits.body:,} bytes", hint="send less at a time."
+        """Receive the whole body; raise a ServerError if it is too large or too slow."""
+        too_large = ServerError(
+            413,
+            f"the body is larger than {self.limits.body_bytes:,} bytes",
+            hint="split it into several requests.",
         )
         length = request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self.limits.body:
-            raise large
+        if not length.isdecimal() or int(length) > self.limits.body_bytes:
+            raise too_large
         body = bytearray()
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 async for part in request.stream():
                     body += part
-                    if len(body) > self.limits.body:
-                        raise large
+                    if len(body) > self.limits.body_bytes:
+                        raise too_large
         except ClientDisconnect:
-            raise ServerError(400, "the client went away", hint="") from None
+            raise ServerError(400, "the client has disconnected", hint="") from None
         except TimeoutError:
             raise ServerError(
                 408,
-                f"the body did not come within {self.limits.body_seconds:g} seconds",
-                hint="send it at once.",
+                f"the body was not received within {self.limits.body_seconds:g} seconds",
+                hint="send the whole body at once.",
             ) from None
         return bytes(body)
 
     async def _run_app(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
-        """Run the interface until it has answered, its client has gone, or its time is over."""
+        """Run the API until it has answered, the client has disconnected, or the time is over."""
         unread = [body]
 
         async def replay() -> dict[str, Any]:
             if unread:
                 return {"type": "http.request", "body": unread.pop()}
-            return await asyncio.get_running_loop().create_future()  # nothing more will come
+            return (
+                await asyncio.get_running_loop().create_future()
+            )  # never returns: there is no more
 
         answering = asyncio.ensure_future(self.app(scope, replay, answer))
-        gone = asyncio.ensure_future(
-            receive()
-        )  # of a request that was read, only its end can be heard
+        # the body was received, so the only message left is the disconnection
+        disconnected = asyncio.ensure_future(receive())
         try:
             done, _ = await asyncio.wait(
-                {answering, gone}, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED
+                {answering, disconnected},
+                timeout=self.limits.seconds,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             if answering not in done:
                 answering.cancel()
@@ -188,11 +196,11 @@ class Guard:
             if not done:
                 raise ServerError(
                     504,
-                    f"it took more than {self.limits.seconds:g} seconds",
-                    hint="ask for less at a time.",
+                    f"the answer took more than {self.limits.seconds:g} seconds",
+                    hint="send fewer inputs, or lower max_length.",
                 )
             if answering in done:
                 answering.result()
         finally:
             answering.cancel()
-            gone.cancel()
+            disconnected.cancel()

@@ -1,4 +1,4 @@
-"""The models that are served, by name. A request says a name, never a path."""
+"""The models that are served, by name; requests contain names, never paths."""
 
 import threading
 import time
@@ -15,15 +15,15 @@ from seqlab.runs import recipe_of_run
 from seqlab.training.checkpoint import MetricsFile
 
 EXAMPLES = 5
-SILENT = 600.0  # seconds without a line in its log after which a run is taken for dead
+DEAD_AFTER = 600.0  # seconds without a new line in its log after which a run counts as ended
 
 
 class UnknownError(UsageError):
-    """A name that nothing here has."""
+    """There is no model or view of this name."""
 
 
 class ModelRegistry:
-    """Trained models and trainings in progress, each under the name of its directory."""
+    """Trained models and runs in progress, each under the name of its directory."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders: dict[str, Path] = {}
@@ -35,13 +35,13 @@ class ModelRegistry:
             self.folders[f"{name}~{number + 1}" if number else name] = folder
         for name, folder in self.folders.items():
             if is_bundle(folder):
-                self.model(name)  # so that a model that cannot be read is told of now
+                self.model(name)  # reports a damaged model at the start
             elif not (folder / RUN / "recipe.toml").is_file():
-                load(folder)  # which says what is wrong
+                load(folder)  # raises the error that fits
 
     def model(self, name: str) -> Model:
-        """A model by its name; NAME@CHECKPOINT is it at a checkpoint, and a run in progress is at its best so far."""
-        if (model := self.at_hand(name)) is not None:
+        """Return a model, loaded if necessary: NAME, or NAME@CHECKPOINT; of a run in progress, the best so far."""
+        if (model := self.loaded(name)) is not None:
             return model
         folder, checkpoint, modified = self._resolve(name)
         with self._lock:
@@ -49,13 +49,13 @@ class ModelRegistry:
             self._loaded[name] = (modified, model)
         return model
 
-    def at_hand(self, name: str) -> Model | None:
-        """The model, if it is loaded and still what lies on disk."""
+    def loaded(self, name: str) -> Model | None:
+        """Return the model if it is loaded and its file has not changed since."""
         modified, model = self._loaded.get(name, (0.0, None))
         return model if self._resolve(name)[2] == modified else None
 
     def _resolve(self, name: str) -> tuple[Path, str, float]:
-        """Where a name leads: directory, checkpoint if any, and when that was modified."""
+        """Return the directory, the checkpoint or "", and the time when its file was modified."""
         folder, checkpoint = self._split(name)
         if not checkpoint and not is_bundle(folder):
             checkpoint = "best" if "best" in checkpoints(folder) else "last"
@@ -63,24 +63,24 @@ class ModelRegistry:
         if checkpoint and checkpoint not in files:
             plain = name.removesuffix(f"@{checkpoint}")
             names = ", ".join(f"{plain}@{each}" for each in files)
-            what = f"'{plain}' has no checkpoint '{checkpoint}'"
             raise UnknownError(
-                what, hint=f"there are: {names}." if names else "wait for its first validation."
+                f"'{plain}' has no checkpoint '{checkpoint}'",
+                hint=f"there are: {names}." if names else "wait for its first validation.",
             )
         file = files[checkpoint] if checkpoint else folder / "manifest.json"
         return folder, checkpoint, file.stat().st_mtime
 
     def describe(self) -> list[dict[str, Any]]:
-        """What there is, for whoever chooses."""
-        return [self._described(name) for name in self.folders]
+        """Return the facts about every model."""
+        return [self._facts(name) for name in self.folders]
 
     def run(self, name: str, after: int) -> dict[str, Any]:
-        """What a training has logged since its first `after` lines."""
+        """Return the log of a training without its first `after` lines, and whether it still runs."""
         folder, _ = self._split(name)
         log = folder / RUN / "metrics.jsonl"
         rows = list(MetricsFile(log).rows())
-        running = log.exists() and time.time() - log.stat().st_mtime < SILENT
-        if running and is_bundle(folder):  # which is written when a training ends
+        running = log.exists() and time.time() - log.stat().st_mtime < DEAD_AFTER
+        if running and is_bundle(folder):  # the manifest is written when a training ends
             running = log.stat().st_mtime > (folder / "manifest.json").stat().st_mtime
         return {
             "rows": rows[after:],
@@ -90,8 +90,10 @@ class ModelRegistry:
         }
 
     def _split(self, name: str) -> tuple[Path, str]:
-        """The directory that a name leads to, and the checkpoint that it names, if any."""
-        plain, _, checkpoint = (name, "", "") if name in self.folders else name.rpartition("@")
+        """Return the directory and the checkpoint of NAME or NAME@CHECKPOINT; the checkpoint may be ""."""
+        if name in self.folders:
+            return self.folders[name], ""
+        plain, _, checkpoint = name.rpartition("@")
         if plain not in self.folders:
             name = plain or name
             raise UnknownError(
@@ -99,7 +101,7 @@ class ModelRegistry:
             )
         return self.folders[plain], checkpoint
 
-    def _described(self, name: str) -> dict[str, Any]:
+    def _facts(self, name: str) -> dict[str, Any]:
         folder = self.folders[name]
         has_run = (folder / RUN / "metrics.jsonl").is_file()
         try:
@@ -115,14 +117,23 @@ class ModelRegistry:
                 "views": views_of(model.bundle, has_run=has_run),
                 "examples": _examples(model),
             }
-        about = {"name": name, "task": recipe.task, "recipe": recipe.name, "about": recipe.about}
-        return {**about, **facts, "decode": recipe.decode.model_dump(), "run": has_run}
+        return {
+            "name": name,
+            "task": recipe.task,
+            "recipe": recipe.name,
+            "about": recipe.about,
+            **facts,
+            "decode": recipe.decode.model_dump(),
+            "run": has_run,
+        }
 
 
 def _examples(model: Model) -> list[str]:
-    """A few inputs that training held out, or that were given to the model on its way."""
-    try:
-        typed = model.data().example_inputs(model.bundle, EXAMPLES) if model.stores.is_dir() else []
-    except (OSError, SeqlabError):
-        return []
-    return typed or list(model.metrics.get("examples", []))
+    """Return a few held-out inputs, or those stored with an exported model."""
+    inputs = []
+    if model.stores.is_dir():
+        try:
+            inputs = model.data().example_inputs(model.bundle, EXAMPLES)
+        except (OSError, SeqlabError):
+            return []
+    return inputs or list(model.metrics.get("examples", []))

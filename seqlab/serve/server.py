@@ -1,4 +1,4 @@
-"""A server of models: where it listens, and how it begins and ends."""
+"""The HTTP server: its socket, its connections, how it starts and stops."""
 
 import asyncio
 import errno
@@ -34,7 +34,7 @@ from seqlab.serve.registry import ModelRegistry
 
 
 class Server:
-    """Models and runs, served over HTTP at `address`; with a token where the host is not this machine alone."""
+    """Serves models and runs over HTTP at `address`; other hosts than this machine need a token."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Server:
         limits = limits or ServerLimits()
         self.registry = ModelRegistry(folders)
         self.token = token or (None if is_loopback(host) else secrets.token_urlsafe(18))
-        self.socket = _listening(host, port)
+        self.socket = _open_socket(host, port)
         port = self.socket.getsockname()[1]
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         batcher = Batcher(limits)
@@ -57,7 +57,7 @@ class Server:
         guarded = Guard(app, host=host, token=self.token, limits=limits, counters=counters)
         config = uvicorn.Config(
             guarded,
-            http=_bounded(limits),
+            http=_connection_class(limits),
             ws="none",
             log_config=None,
             log_level="critical",
@@ -71,68 +71,70 @@ class Server:
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
-        """Serve until Ctrl-C or SIGTERM; what is being answered is answered first."""
+        """Serve until Ctrl-C or SIGTERM; requests in progress are completed."""
         gc.collect()
-        gc.freeze()  # a collection through all that is loaded by now would hold every answer up for a tenth of a second
-        before = signal.signal(signal.SIGTERM, _as_interrupt)
+        gc.freeze()  # a collection of everything loaded so far would delay an answer by a tenth of a second
+        old_handler = signal.signal(signal.SIGTERM, _raise_interrupt)
         try:
-            with suppress(KeyboardInterrupt):  # which uvicorn passes on when it has finished
+            with suppress(KeyboardInterrupt):  # uvicorn raises it again after its shutdown
                 self._server.run(sockets=[self.socket])
         finally:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, old_handler)
 
     def start(self) -> None:
-        """Serve from a thread until `stop`."""
+        """Serve in a thread until `stop`."""
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self.socket]}, daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
+        """Complete the requests in progress, then stop."""
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it there."""
+    """Return whether only this machine can reach that address."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, OverflowError) as error:
-        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = "something listens there already" if taken else str(error)
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        reason = "the port is in use" if in_use else str(error)
         raise UsageError(
-            f"cannot serve at {host}:{port}: {why}", hint="give another --host or --port."
+            f"cannot serve at {host}:{port}: {reason}", hint="choose another --host or --port."
         ) from None
 
 
-def _as_interrupt(number: int, frame: object) -> None:
+def _raise_interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _bounded(limits: ServerLimits) -> type[asyncio.Protocol]:
-    """uvicorn's connection, with what it lacks: bounds on their number, on half-sent headers, on unread answers."""
+def _connection_class(limits: ServerLimits) -> type[asyncio.Protocol]:
+    """Return uvicorn's connection with limits on their number, on slow headers and on unread answers."""
 
     class Connection(H11Protocol):
         timers: dict[
             str, asyncio.TimerHandle
-        ]  # until headers are whole, until something is read again
+        ]  # "headers": being received; "reading": client is slow
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self.timers = {}
             super().connection_made(transport)
-            # headers and body are sent one after the other: the body must not wait 40 ms for the headers' receipt
+            # without this, the body would wait 40 ms until the headers are acknowledged
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if len(self.connections) > limits.connections:
                 retry = (b"retry-after", b"1")
-                self._refuse(503, "there are too many connections", "try again in a second.", retry)
+                self._refuse(503, "too many connections", "try again in a second.", retry)
             else:
                 self._expect_headers()
 
@@ -167,30 +169,31 @@ def _bounded(limits: ServerLimits) -> type[asyncio.Protocol]:
         def send_400_response(self, msg: str) -> None:
             self._refuse(
                 400,
-                "this is no HTTP that can be read",
-                "send a whole request, with shorter headers.",
+                "the request is not valid HTTP",
+                "send a complete request, with shorter headers.",
             )
 
         def _expect_headers(self) -> None:
             seconds = limits.headers_seconds
-            failure = (
-                408,
-                f"the headers did not come within {seconds:g} seconds",
-                "send them at once.",
-            )
-            self.timers["headers"] = self.loop.call_later(seconds, self._refuse, *failure)
+            message = f"the headers were not received within {seconds:g} seconds"
+            hint = "send all headers at once."
+            self.timers["headers"] = self.loop.call_later(seconds, self._refuse, 408, message, hint)
 
         def _stop_timer(self, name: str) -> None:
             if name in self.timers:
                 self.timers.pop(name).cancel()
 
-        def _refuse(self, status: int, error: str, hint: str, *more: tuple[bytes, bytes]) -> None:
-            """A failure in words, and the end of the connection."""
+        def _refuse(
+            self, status: int, error: str, hint: str, *extra_headers: tuple[bytes, bytes]
+        ) -> None:
+            """Send an error and close the connection."""
             if self.transport.is_closing():
                 return
             body, headers = refusal(error, hint)
-            response = h11.Response(status_code=status, headers=[*headers, *HEADERS, *more])
-            with suppress(h11.LocalProtocolError):  # an answer may be on its way already
+            response = h11.Response(
+                status_code=status, headers=[*headers, *HEADERS, *extra_headers]
+            )
+            with suppress(h11.LocalProtocolError):  # an answer has begun already
                 for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                     self.transport.write(self.conn.send(event) or b"")
             self.transport.close()

@@ -16,7 +16,7 @@ from seqlab.padded import Tokens
 from seqlab.recipe import CRFConfig, Recipe
 from seqlab.tasks.linear_fitting import training_rows
 from seqlab.training.convex import ConvexLearner
-from seqlab.training.crf import CRFProblem
+from seqlab.training.crf_loss import CRFProblem
 from seqlab.training.run import Learner
 
 # candidates, fitted one after another

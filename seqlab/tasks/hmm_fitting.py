@@ -19,9 +19,9 @@ from seqlab.models.seq2seq import LanguageModel
 from seqlab.padded import Padded, Tokens
 from seqlab.recipe import HMMConfig, Recipe
 from seqlab.text import SOS, UNK, Tokenizer, WordTokenizer
-from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo, rows_at_once
+from seqlab.training.baum_welch import EMSteps, HMMData, PseudoCounts, rows_at_once
 from seqlab.training.counting import CountingLearner, Symbols, count_labels
-from seqlab.training.hmm_em import Family, HMMLearner, draw_hmm
+from seqlab.training.hmm_em import HMMLearner, HMMShape, draw_hmm
 from seqlab.training.run import Learner
 
 
@@ -63,7 +63,7 @@ def hmm_learner(recipe: Recipe, settings: HMMConfig, model: nn.Module, corpus: C
     if settings.states is not None:
         draw = partial(_draw_states, recipe, settings, corpus.codec)
         parts = list(_training_data(recipe, corpus, settings.states))
-        pseudo = Pseudo(settings.smoothing, settings.smoothing, settings.smoothing)
+        pseudo = PseudoCounts(settings.smoothing, settings.smoothing, settings.smoothing)
         em = EMSteps(parts, draw(0), tolerance=tolerance, pseudo=pseudo)
         return HMMLearner(hmm, draw, em, recipe.train)
     names = labels_in(corpus.codec).names
@@ -71,7 +71,7 @@ def hmm_learner(recipe: Recipe, settings: HMMConfig, model: nn.Module, corpus: C
     parts = list(_training_data(recipe, corpus, num_states))
     tokenizers = corpus.codec.tokenizers
     emitted = (
-        _symbols(tokenizers["source"]) if tokenizers else Family(len(names), settings.emissions)
+        _symbols(tokenizers["source"]) if tokenizers else HMMShape(len(names), settings.emissions)
     )
     counted = count_labels(
         parts, names, emitted, order=settings.order, smoothing=settings.smoothing
@@ -84,12 +84,12 @@ def hmm_learner(recipe: Recipe, settings: HMMConfig, model: nn.Module, corpus: C
 
 
 def _draw_states(recipe: Recipe, settings: HMMConfig, codec: Codec, restart: int = 0) -> HMM:
-    family, num_tokens = Family(settings.states or 1), len(codec.target_tokenizer)
+    family, num_tokens = HMMShape(settings.states or 1), len(codec.target_tokenizer)
     return draw_hmm(family, num_tokens, seed=recipe.train.seed, restart=restart)
 
 
 def _draw_labels(recipe: Recipe, settings: HMMConfig, codec: Codec) -> HMM:
-    family, entry = Family(len(labels_in(codec)), settings.emissions), codec.source.entry
+    family, entry = HMMShape(len(labels_in(codec)), settings.emissions), codec.source.entry
     width = entry.num_tokens if isinstance(entry, Tokens) else len(entry.mean)
     first_order = draw_hmm(family, width, seed=recipe.train.seed)
     transitions = first_order.transitions

@@ -8,7 +8,7 @@ of a word are computed once for each different word.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -55,14 +55,19 @@ class SpellingVocabulary:
         outlines: list[str] | None = None,
     ) -> None:
         self.forms, self.pairs, self.outlines, self.normaliser = forms, pairs, outlines, normaliser
-        self._joined = {"pair": pairs} | ({} if outlines is None else {"outlines": outlines})
+        self._joined = {"pair": pairs}
+        if outlines is not None:
+            self._joined["outlines"] = outlines
         self._values = forms | self._joined
         self._ids = {
             name: {value: place for place, value in enumerate(values, 1)}
             for name, values in self._values.items()
         }
         self._own = [name for name in FORMS if name in forms]
-        self._parts = {"pair": PAIRS, "outlines": OUTLINES}
+        self._parts: dict[str, Mapping[str, tuple[int, ...]]] = {
+            "pair": PAIRS,
+            "outlines": OUTLINES,
+        }
         self.columns = [
             *((name, name) for name in self._own),
             *((f"{where}, {name}", name) for where in OFFSETS.values() for name in NEAR),

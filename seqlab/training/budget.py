@@ -1,59 +1,58 @@
-"""A limited time for a run: how many steps fit into it, by measuring the steps themselves.
+"""A time limit for a run: how many steps fit into it, given the measured time of a step.
 
-The run notes each decision in its progress, with the step from which it holds, so that a resumed run goes on with it.
+The run stores each decision in its progress, with the step from which it holds, so that a resumed run keeps it.
 """
 
 from collections import deque
 from statistics import fmean
 
-SHARE = 0.1  # of a limited time, at most, is for validations, and another for scoring at the end
-FIRST = 0.02  # of a limited time is for the first validation
-SCORING = 30.0  # seconds, at most, for scoring at the end
-WINDOW = 20  # steps whose mean says how long a step takes
-CHANGE = (
-    0.05  # a plan that would change the steps that are left by less than this share stays as it is
-)
+SHARE = 0.1  # largest share of the time for validations, and for the scores at the end
+FIRST = 0.02  # share of the time for the first validation
+SCORING = 30.0  # most seconds for the scores at the end
+WINDOW = 20  # steps whose mean is the time of a step
+CHANGE = 0.05  # a plan is kept if the remaining steps would change by less than this share
 PLANS = 100  # how often a plan may change
 
 
 class Budget:
-    """A limited time for a run, from its first step to its scores."""
+    """The time limit of a run, from its first step to its scores."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.training = seconds - min(SHARE * seconds, SCORING)
-        self.validation = FIRST * seconds  # that the last one took, or the first one may take
+        self.validation = FIRST * seconds  # seconds of the last one, or allowed for the first one
         self._steps: deque[float] = deque(maxlen=WINDOW)
         self._planned_at = 0.0
 
     @property
-    def step(self) -> float:
-        """The seconds that a step takes now."""
+    def step_seconds(self) -> float:
+        """The mean seconds of the last steps."""
         return fmean(self._steps) if self._steps else 0.0
 
     def measured(self, seconds: float) -> None:
-        """Take note of the seconds that a step has taken."""
+        """Record the seconds of a step."""
         self._steps.append(seconds)
 
     def is_over(self, elapsed: float) -> bool:
-        """Whether there is no time for another step and a last validation."""
-        return elapsed + self.step + self.validation > self.training
+        """Return whether there is no time for another step and a last validation."""
+        return elapsed + self.step_seconds + self.validation > self.training
 
     def plan(
-        self, step: int, elapsed: float, wish: int | None, validations: int
+        self, step: int, elapsed: float, interval: int | None, validations: int
     ) -> tuple[int, int]:
-        """The steps of the whole run, and those between two validations.
+        """Return the number of steps of the whole run, and that between two validations.
 
-        Between them there should be `wish` steps, or without a wish as many as lead to so many `validations`.
+        The latter is `interval`, or chosen for so many `validations` if that is None; validations that take long are
+        made less often.
         """
         self._planned_at = elapsed
-        each = max(self.step, 1e-6)
+        each = max(self.step_seconds, 1e-6)
         left = max(0.0, self.training - elapsed - self.validation)
-        # so many steps that they take (1 - SHARE) / SHARE times as long as the validation that follows them
-        rarely = int((1 - SHARE) / SHARE * self.validation / each) + 1
-        every = max(rarely, wish or (step + int(left / each)) // validations)
+        # so many steps take (1 - SHARE) / SHARE times as long as a validation
+        at_least = int((1 - SHARE) / SHARE * self.validation / each) + 1
+        every = max(at_least, interval or (step + int(left / each)) // validations)
         return step + max(1, int(left / (each + self.validation / every))), every
 
     def may_change(self, elapsed: float) -> bool:
-        """Whether enough time has passed since the last plan."""
+        """Return whether enough time has passed since the last plan."""
         return elapsed - self._planned_at >= self.training / PLANS

@@ -1,7 +1,7 @@
-"""What a run writes: its state, and its log.
+"""The files of a run: its checkpoint, its lock and its log.
 
-The state is one safetensors file, written under another name, flushed, read back, then renamed. The log is
-`metrics.jsonl`, and curves for TensorBoard where the recipe asks for them.
+A checkpoint is one safetensors file, written under another name, flushed, read back, then renamed. The log is
+`metrics.jsonl`, and curves for TensorBoard if the recipe asks for them.
 """
 
 import errno
@@ -27,7 +27,7 @@ from seqlab.machine import cleaning
 
 @dataclass
 class Progress:
-    """Where a run stands; with the tensors beside it, all that is needed to go on as if it had never stopped."""
+    """The state of a run apart from its tensors; both together are enough to continue as if it had never stopped."""
 
     step: int = 0
     epoch: int = 0
@@ -38,34 +38,29 @@ class Progress:
     best_step: int = 0
     worse: int = 0  # validations since the best one
     finished: bool = False
-    rate: float = (
-        1.0  # what the learning rate is multiplied by, since a run that diverged was rolled back
-    )
+    rate: float = 1.0  # factor of the learning rate; halved by each rollback
     diverged: list[int] = field(default_factory=list)  # the steps whose gradient was not finite
-    recent: list[list[float]] = field(
-        default_factory=list
-    )  # what the last steps measured, for the averages in the log
-    pending: bool = False  # a validation follows this step, and is not made yet
-    # what was decided by the clock, so that a resumed run goes on with it: each from which step on
+    # measurements of the last steps, for the averages in the log
+    recent: list[list[float]] = field(default_factory=list)
+    pending: bool = False  # whether the validation after this step is still to be made
+    # decisions that depended on the clock, each with its first step, so that a resumed run continues with them
     threads: list[list[int]] = field(default_factory=list)  # step, number of threads
-    # step, the precision that the recipe asked for, the way in which matrices are multiplied (`kernels/products.py`)
+    # step, the precision of the recipe, the way in which matrices are multiplied (`kernels/products.py`)
     products: list[list[Any]] = field(default_factory=list)
-    lengths: list[list[int]] = field(
-        default_factory=list
-    )  # step, the learner's length, steps between validations
-    sample: int | None = None  # batches that a validation reads, where time is limited
-    native: bool | None = (
-        None  # whether the run began with the native kernels, which round otherwise than torch
-    )
+    # step, the learner's length, steps between validations
+    lengths: list[list[int]] = field(default_factory=list)
+    sample: int | None = None  # batches of a validation, if time is limited
+    # whether the run began with the native kernels, which round differently from torch
+    native: bool | None = None
 
     @property
     def length(self) -> int | None:
-        """The length that a limited time allows, as it was measured last."""
+        """The length that the time limit allows, as planned last; None without a limit."""
         return self.lengths[-1][1] if self.lengths else None
 
 
 def write_checkpoint(path: Path, progress: Progress, parts: dict[str, dict[str, Tensor]]) -> None:
-    """Named groups of tensors and the progress, in one file; the old file stays until the new one is whole."""
+    """Write named groups of tensors and the progress to one file; the old file stays until the new one is complete."""
     tensors = {
         f"{part}/{name}": t.contiguous()
         for part, group in parts.items()
@@ -75,7 +70,7 @@ def write_checkpoint(path: Path, progress: Progress, parts: dict[str, dict[str, 
 
 
 def read_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
-    """The inverse of `write_checkpoint`."""
+    """Read what `write_checkpoint` has written."""
     parts: dict[str, dict[str, Tensor]] = {}
     try:
         with safe_open(path, framework="pt", device=str(torch.get_default_device())) as file:
@@ -89,13 +84,13 @@ def read_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]
         ) from None
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise RunError(
-            f"{path}: not a whole checkpoint: {error}", hint="train again with --overwrite."
+            f"{path}: not a complete checkpoint: {error}", hint="train again with --overwrite."
         ) from None
     return progress, parts
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """A file that is either the old one or the new one, whatever happens in between."""
+    """Replace a file so that, even after a crash, it is either the old one or the new one."""
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
@@ -103,20 +98,20 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         if not _holds(part, content):
-            raise OSError(errno.EIO, "what was read back is not what was written", str(part))
+            raise OSError(errno.EIO, "the file read back differs from what was written", str(part))
         part.replace(path)
         _flush_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise RunError(
-            f"{path}: it could not be written: {error.strerror or error}",
-            hint="what stood there before is untouched. Make room or mend the rights, then go on with --resume.",
+            f"{path}: writing failed: {error.strerror or error}",
+            hint="the old file is unchanged. Free some disk space or change the permissions, then use --resume.",
         ) from error
 
 
 def write_together(folder: Path, files: dict[str, bytes]) -> None:
-    """Files that belong together: the old ones stay until all new ones are on the disk; the last makes them count."""
+    """Replace files that belong together; the old ones stay until all new ones are on disk. The last is a marker."""
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / ".new"
     try:
@@ -132,7 +127,7 @@ def write_together(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def _holds(path: Path, content: bytes, piece: int = 1 << 24) -> bool:
-    """Whether a file holds this, read a piece at a time."""
+    """Return whether a file has this content, comparing piece by piece."""
     with path.open("rb") as file:
         same = all(
             file.read(piece) == content[start : start + piece]
@@ -142,7 +137,7 @@ def _holds(path: Path, content: bytes, piece: int = 1 << 24) -> bool:
 
 
 def _flush_folder(folder: Path) -> None:
-    """A rename is safe from a power cut only when its folder is on the disk too."""
+    """Write a folder to disk; otherwise a rename in it could be lost by a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -152,7 +147,7 @@ def _flush_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Within this block no other process trains into the folder. The system frees the lock of a process that died."""
+    """Lock the folder of a run in this block. The system releases the lock of a process that died."""
     folder = folder.resolve()
     path = folder.with_name(f".{folder.name}.lock")
     missing = [parent for parent in path.parents if not parent.exists()]
@@ -167,7 +162,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def temporary(folder: Path) -> Iterator[None]:
-    """A new folder that is gone after this block, with the parents that were made for it, if they are empty."""
+    """Create a folder and remove it after this block, with those parents that were created and are empty."""
     missing = [parent for parent in folder.parents if not parent.exists()]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -176,40 +171,40 @@ def temporary(folder: Path) -> Iterator[None]:
 
 
 def _remove(paths: list[Path], parents: list[Path]) -> None:
-    """Remove files and folders, then those of their parents that are empty."""
+    """Remove files and folders, then those parents that are empty."""
     for path in paths:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
     for parent in parents:
-        with suppress(OSError):  # it holds the run
+        with suppress(OSError):  # not empty: it contains the run
             parent.rmdir()
 
 
 def _lock(path: Path, folder: Path) -> TextIO:
-    """The lock's file, open: it stays locked until it is closed, or its process ends, however it ends."""
+    """Return the open, locked file; it stays locked until it is closed or the process ends."""
     while True:
         file = path.open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file  # and not one that its last owner has just removed
+                return file  # otherwise its last owner has just removed it
             file.close()
         except BlockingIOError:
             file.seek(0)
             owner = file.read().strip()
             file.close()
             raise RunError(
-                f"{folder}: process {owner or '(unknown)'} is training into this directory",
-                hint="wait until it has finished or stop it, or give another directory with --out.",
+                f"{folder}: process {owner or '(unknown)'} is training in this directory",
+                hint="wait for it, stop it, or choose another directory with --out.",
             ) from None
 
 
 class MetricsFile:
-    """One JSON object a line: training steps and validations, in order. Of many processes, one writes it.
+    """The log of a run: one JSON object a line for steps and validations. Of several processes, one writes it.
 
-    With `tensorboard`, the same numbers go into event files beside it.
+    With `tensorboard`, the same numbers are also written to event files.
     """
 
     def __init__(self, path: Path, *, writes: bool = True, tensorboard: bool = False) -> None:
@@ -224,8 +219,8 @@ class MetricsFile:
         if self.curves is not None:
             self.curves.append(step, values)
 
-    def cut_back(self, step: int, *, validated: bool = True) -> None:
-        """Forget what was logged after a checkpoint: those steps will be done again, and maybe a validation."""
+    def truncate(self, step: int, *, validated: bool = True) -> None:
+        """Remove what was logged after a checkpoint: those steps, and maybe its validation, will be repeated."""
         if not self.writes or not self.path.exists():
             return
         rows = (row for row in self.rows() if row["step"] <= step)
@@ -236,10 +231,10 @@ class MetricsFile:
         ]
         write_whole(self.path, "".join(kept).encode())
         if self.curves is not None:
-            self.curves.cut_back(step)
+            self.curves.truncate(step)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """What was logged so far, up to a line that was cut off by a kill or is just being written."""
+        """Yield the rows of the log, up to a line that is incomplete after a kill or while it is being written."""
         for line in self.path.read_text("utf-8").splitlines() if self.path.exists() else ():
             try:
                 row = json.loads(line)
@@ -250,7 +245,7 @@ class MetricsFile:
 
 
 class Curves:
-    """The numbers of a run as curves of TensorBoard: `tensorboard --logdir runs` draws them."""
+    """The numbers of a run as event files of TensorBoard: `tensorboard --logdir runs` draws them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -259,7 +254,7 @@ class Curves:
         self._purge_step: int | None = None
 
     def append(self, step: int, values: Mapping[str, object]) -> None:
-        """`loss` is the curve train/loss; a group of numbers such as `validation` has curves of its own."""
+        """Add numbers: `loss` to the curve train/loss, a group such as `validation` to validation/..."""
         if self._writer is None:
             self._writer = self._writer_class(self.folder, purge_step=self._purge_step)
         groups = {"train": values} | {
@@ -271,8 +266,8 @@ class Curves:
                     self._writer.add_scalar(f"{group}/{name}", value, step)
         self._writer.flush()
 
-    def cut_back(self, step: int) -> None:
-        """TensorBoard is to forget what it has read after this step: those steps will be done again."""
+    def truncate(self, step: int) -> None:
+        """Make TensorBoard discard the points after this step, which will be repeated."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None
@@ -285,6 +280,6 @@ def _summary_writer() -> Any:
     except ImportError:
         raise UsageError(
             "train.tensorboard needs the package tensorboard, which is not installed",
-            hint='pip install "seqlab[tensorboard]", or leave the setting out: metrics.jsonl has the same numbers.',
+            hint='pip install "seqlab[tensorboard]", or leave out this setting: metrics.jsonl has the same numbers.',
         ) from None
     return SummaryWriter

@@ -1,7 +1,7 @@
-"""Convex models by L-BFGS, an iteration a step, at one strength of the penalty after another.
+"""Convex models by L-BFGS as a learner: a step is an iteration, for a series of penalties.
 
-Each strength begins with the weights of the last, so that all together cost little more than one; the one with the
-lowest loss on the held-out part is kept. Nothing is random.
+Each penalty starts from the weights of the one before, so that the series costs little more than one fit; the one with
+the lowest held-out loss is kept. Nothing is random.
 """
 
 import math
@@ -22,27 +22,27 @@ from seqlab.training.log import Metrics, Step
 from seqlab.training.run import Learner
 from seqlab.training.weights import Weights
 
-PATIENCE = 5  # iterations that together must gain something
+PATIENCE = 5  # iterations in which the loss must fall by the tolerance
 
 
 @runtime_checkable
 class Problem(Protocol):
-    """The loss of a model over its whole training part, as a function of the weights that are learnt."""
+    """The loss of a model over the whole training part, as a function of its weights."""
 
-    num_scored: int  # what the loss is a mean over
+    num_scored: int  # the loss is a mean over so many
 
     def loss(self, weights: Sequence[Tensor]) -> tuple[float, list[Tensor]]:
-        """The mean loss, and its gradient with respect to each tensor."""
+        """Return the mean loss and its gradient with respect to each tensor."""
 
 
 class ConvexLearner(Learner):
-    """Fits `learnt`, some parameters of a model, to a problem plus |w|² / (2 strength num_scored).
+    """Minimises the loss of a problem plus |w|² / (2 strength num_scored) over the parameters `learnt`.
 
-    Of `progress`, `epoch` counts the strengths that are done, `index` the iterations at this one, and `recent` holds
-    the loss of the last iterations.
+    In `progress`, `epoch` counts the finished strengths, `index` the iterations at the current one, and `recent` has
+    the losses of the last iterations.
     """
 
-    save_every = 50  # the history of L-BFGS is many times as large as the weights
+    save_every = 50  # the history of L-BFGS is much larger than the weights
 
     def __init__(
         self,
@@ -52,17 +52,14 @@ class ConvexLearner(Learner):
         settings: TrainConfig,
         strengths: Sequence[float],
     ) -> None:
-        self.model, self.learnt, self.problem, self.strengths = (
-            model,
-            list(learnt),
-            problem,
-            strengths,
-        )
-        self.steps_each, self.tolerance = (
-            settings.steps or math.ceil(settings.epochs or 1),
-            settings.tolerance,
-        )
-        self.best, self.progress = settings.best, Progress()
+        self.model = model
+        self.learnt = list(learnt)
+        self.problem = problem
+        self.strengths = strengths
+        self.steps_each = settings.steps or math.ceil(settings.epochs or 1)
+        self.tolerance = settings.tolerance
+        self.best = settings.best
+        self.progress = Progress()
         self._descent: Descent | None = None
 
     @property
@@ -78,9 +75,10 @@ class ConvexLearner(Learner):
         return max(1, num_steps // len(self.strengths))
 
     def step(self) -> Step:
-        began, place = time.perf_counter(), self.progress
-        descent = self._begun()
-        moved = descent.step(self._objective)
+        began = time.perf_counter()
+        place = self.progress
+        descent = self._current_descent()
+        improved = descent.step(self._objective)
         with torch.no_grad():
             for parameter, value in zip(
                 self.learnt, unflat(descent.weights, self.learnt), strict=True
@@ -88,7 +86,7 @@ class ConvexLearner(Learner):
                 parameter.copy_(value)
         place.step, place.index = place.step + 1, place.index + 1
         place.recent = [*place.recent, [descent.loss]][-PATIENCE - 1 :]
-        if not moved or place.index >= self.steps_each or self._converged():
+        if not improved or place.index >= self.steps_each or self._converged():
             place.epoch, place.index, place.recent = place.epoch + 1, 0, []
         seconds = time.perf_counter() - began
         left = (self.num_steps - place.step) * seconds
@@ -113,27 +111,27 @@ class ConvexLearner(Learner):
         if parts.get("descent"):
             self._descent = Descent.restored(flat(self.learnt), losses[-1], parts["descent"])
 
-    def due(self, every: int) -> bool:
+    def validation_due(self, every: int) -> bool:
         return self.progress.index == 0
 
-    def judge(self, metrics: Metrics) -> bool:
-        """By loss, or by accuracy: the probabilities of the one are better, more answers of the other are right."""
+    def is_best(self, metrics: Metrics) -> bool:
+        """Compare by loss or by accuracy: the former gives better probabilities, the latter more correct answers."""
         best, accuracy = self.progress.best_loss, metrics.get("token_accuracy", 0.0)
         if best is not None and self.best == "accuracy" and accuracy != self.progress.best_accuracy:
             return accuracy > self.progress.best_accuracy
         return best is None or metrics["loss"] < best
 
     def seconds_per_step(self) -> float:
-        """The time of an evaluation, which begins the first step."""
+        """Measure the time of an evaluation, which the first step needs anyway."""
         began = time.perf_counter()
-        self._begun()
+        self._current_descent()
         return time.perf_counter() - began
 
-    def facts(self) -> dict[str, Any]:
+    def fit_facts(self) -> dict[str, Any]:
         return {"by": "L-BFGS", "strengths": list(self.strengths)}
 
-    def _begun(self) -> Descent:
-        """Where this strength stands; the curvature that the last one found is a good guess to begin with."""
+    def _current_descent(self) -> Descent:
+        """Return the minimisation at this strength; a new one starts with the curvature of the one before."""
         if self._descent is None or self.progress.index == 0:
             history = (
                 ([], []) if self._descent is None else (self._descent.moves, self._descent.bends)
@@ -150,7 +148,7 @@ class ConvexLearner(Learner):
 
 @dataclass(frozen=True)
 class DenseTable:
-    """A table of features, a row for each example."""
+    """A dense table of features with a row for each example."""
 
     values: Float[Tensor, "N V"]
 

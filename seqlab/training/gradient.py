@@ -1,6 +1,6 @@
-"""Gradient descent, a batch a step.
+"""Gradient descent as a learner: a step is a batch.
 
-Nothing random happens here: the order of the data is a function of (seed, epoch), dropout of (seed, step, row).
+No random generator is used: the order of the data is a function of (seed, epoch), dropout of (seed, step, row).
 """
 
 import math
@@ -39,15 +39,15 @@ from seqlab.training.weights import (
 from seqlab.types import State
 
 LOG_EVERY = 20  # steps
-REHEARSED = 6  # batches from end to end of the first epoch, which tell how long a step takes
-REHEARSAL = 3.0  # seconds, after which fewer batches are enough
+TIMED_BATCHES = 6  # spread over the first epoch, to measure the time of a step
+TIMING_SECONDS = 3.0  # after which fewer batches are enough
 
 
 @runtime_checkable
 class Batches(Protocol):
-    """Training data: numbered batches in numbered epochs, the same each time they are asked for."""
+    """Training data: batches determined by their epoch and index."""
 
-    carries: bool  # whether a batch goes on where the previous one of its epoch ended (E35)
+    carries: bool  # whether a batch continues the texts of the one before (E35)
 
     def num_batches(self, epoch: int) -> int: ...
 
@@ -55,14 +55,14 @@ class Batches(Protocol):
 
 
 def num_steps(batches: Batches, settings: TrainConfig) -> int:
-    """How many steps a recipe asks for."""
+    """Return the number of steps of a recipe."""
     if settings.steps is not None:
         return settings.steps
     return max(1, math.ceil((settings.epochs or 1) * batches.num_batches(0)))
 
 
 class GradientLearner(Learner):
-    """Fits a network by the gradient of its loss; with several processes, each computes its share of every batch."""
+    """Minimises the loss of a network by its gradient; several processes each compute a share of every batch."""
 
     log_every = LOG_EVERY
 
@@ -73,14 +73,17 @@ class GradientLearner(Learner):
         settings: TrainConfig,
         world: World = SINGLE_PROCESS,
     ) -> None:
-        self.model, self.batches, self.settings, self.world = model, batches, settings, world
+        self.model = model
+        self.batches = batches
+        self.settings = settings
+        self.world = world
         self.loss_of = DistributedLoss(model, world, settings)
         self._num_steps = num_steps(batches, settings)
         self.optimizers = optimizers(model, settings)
         self.average = average(settings)
         self.progress = Progress()
-        self.carried: State = ()  # of this process's rows
-        self._num_rows = 0  # that are carried, of all processes
+        self.carried: State = ()  # state at the end of the last batch, for the rows of this process
+        self._num_rows = 0  # of that state in all processes
         self._way: Way | None = None  # in which matrices are multiplied, once that is chosen
 
     @property
@@ -92,7 +95,7 @@ class GradientLearner(Learner):
         return self.num_steps
 
     def step(self) -> Step:
-        """The gradient is computed first; only then, and all at once, does the state change."""
+        """Compute the gradient, then change the whole state at once."""
         place = self.progress
         epoch, index = place.epoch, place.index
         if index >= self.batches.num_batches(epoch):
@@ -103,7 +106,7 @@ class GradientLearner(Learner):
         carried = self.carried if self.batches.carries and index else ()
         loss, total, num_scored, norm = self._gradient(batch, place.step, carried)
         if not (math.isfinite(norm) and math.isfinite(total)):
-            rows = self._culprits(batch)
+            rows = self._diverging_rows(batch)
             place.epoch, place.index = epoch, index + 1
             raise NotFiniteError(rows)
         with state_lock:
@@ -121,7 +124,7 @@ class GradientLearner(Learner):
             ]
         if place.step % LOG_EVERY == 0:
             release_memory()
-        return self._recent(rate)
+        return self._mean_of_recent(rate)
 
     def state(self) -> dict[str, Weights]:
         carried = self.world.gather_rows(self.carried, self._num_rows)
@@ -147,14 +150,14 @@ class GradientLearner(Learner):
         self.carried = own_rows(tuple(carried[str(i)] for i in range(len(carried))), self.world)
         self._num_rows = len(carried["0"]) if carried else 0
 
-    def due(self, every: int) -> bool:
+    def validation_due(self, every: int) -> bool:
         return self.progress.step % every == 0 or self.finished
 
     def weights(self) -> Weights:
         return self.average.weights(self.model)
 
-    def judge(self, metrics: Metrics) -> bool:
-        """By loss or by accuracy: with few examples a loss may grow while more answers are right."""
+    def is_best(self, metrics: Metrics) -> bool:
+        """Compare by loss or by accuracy: with few examples, the loss can grow while more answers are correct."""
         self.average.after_validation(self.model)
         place, loss, accuracy = self.progress, metrics["loss"], metrics.get("token_accuracy", 0.0)
         if not math.isfinite(loss) or place.best_loss is None:
@@ -164,13 +167,14 @@ class GradientLearner(Learner):
         return loss < place.best_loss
 
     def seconds_per_step(self) -> float:
-        """Make a few steps with optimisers of their own, then put the weights back."""
+        """Measure a few steps with separate optimisers, then restore the weights."""
         before = {name: weight.clone() for name, weight in parameters_of(self.model).items()}
-        num_batches, times = self.batches.num_batches(0), list[float]()
+        num_batches = self.batches.num_batches(0)
+        times: list[float] = []
         trial = optimizers(self.model, self.settings)
-        ends = time.perf_counter() + REHEARSAL
-        for place in range(-1, min(REHEARSED, num_batches)):  # the first one warms up
-            batch = self.batches.batch(0, max(0, place) * max(1, num_batches // REHEARSED))
+        ends = time.perf_counter() + TIMING_SECONDS
+        for place in range(-1, min(TIMED_BATCHES, num_batches)):  # -1 is a warm-up
+            batch = self.batches.batch(0, max(0, place) * max(1, num_batches // TIMED_BATCHES))
             began = time.perf_counter()
             self._gradient(batch, 0, ())
             with multiplying(self._products()):
@@ -186,16 +190,16 @@ class GradientLearner(Learner):
     def _gradient(
         self, batch: Batch, step: int, carried: State
     ) -> tuple[Loss, float, float, float]:
-        """The clipped gradient of a batch; also its loss as an object and as a sum, its tokens, and the norm before."""
+        """Compute the clipped gradient; return the loss as an object and as a sum, the tokens, and the norm before."""
         rows = self.loss_of.share(batch).rows
         with multiplying(self._products()), noise(self.settings.seed, step, rows):
             loss, total, num_scored = self.loss_of(batch, carried)
         return loss, total, num_scored, clip_(self.model.parameters(), self.settings.clip)
 
     def _products(self) -> Way:
-        """How matrices are multiplied: as recorded, else in the way that suits the precision and this machine.
+        """Return how matrices are multiplied: as recorded, else the fastest way for this precision and machine.
 
-        It is recorded, so that a run which is resumed rounds as before. A run of an earlier version has no such record.
+        It is recorded so that a resumed run rounds as before; runs of earlier versions have no record.
         """
         if self._way is not None:
             return self._way
@@ -216,8 +220,8 @@ class GradientLearner(Learner):
             place.products.append([place.step, precision, self._way])
         return self._way
 
-    def _culprits(self, batch: Batch) -> list[int]:
-        """The rows that have no finite gradient even alone; if there are none, all rows."""
+    def _diverging_rows(self, batch: Batch) -> list[int]:
+        """Return the rows whose own gradient is not finite; all rows if there are none."""
         rows = []
         self.model.zero_grad()
         for row in range(len(batch)):
@@ -232,8 +236,8 @@ class GradientLearner(Learner):
             self.model.zero_grad()
         return rows or batch.rows.tolist()
 
-    def _recent(self, rate: float) -> Step:
-        """The averages of the last steps."""
+    def _mean_of_recent(self, rate: float) -> Step:
+        """Return the averages over the last steps."""
         place = self.progress
         totals, scored, norms, times = zip(*place.recent, strict=True)
         return Step(

@@ -1,6 +1,6 @@
-"""A hidden Markov model by EM (E11), an iteration a step, from several starts one after another.
+"""EM for a hidden Markov model (E11) as a learner: a step is an iteration, and there are several starts.
 
-Nothing is random but the starts, which are functions of (seed, restart).
+Only the starts are random; each is a function of (seed, restart).
 """
 
 import math
@@ -18,7 +18,7 @@ from seqlab.models.emissions import Categorical, DiagonalGaussian, Emissions, Fu
 from seqlab.models.hmm import HMM, Probabilities
 from seqlab.randomness import uniform
 from seqlab.recipe import TrainConfig
-from seqlab.training.baum_welch import EMSteps, Expected, check_ascent
+from seqlab.training.baum_welch import EMSteps, ExpectedCounts, check_ascent
 from seqlab.training.checkpoint import Progress
 from seqlab.training.log import Metrics, Step
 from seqlab.training.run import Learner
@@ -26,11 +26,11 @@ from seqlab.training.weights import Weights
 
 
 class HMMLearner(Learner):
-    """EM from `settings.restarts` starts; each is a climb of up to `settings.steps` iterations.
+    """EM from `settings.restarts` starts, with up to `settings.steps` iterations each (a climb).
 
-    The end of the highest climb is kept; or, `by_validation`, the iteration with the best held-out loss: a tagger that
-    already knows some labels soon gets worse (Merialdo 1994).
-    Of `progress`, `epoch` is the climb, `index` its step, and `recent` the objective of EM at each of its steps.
+    The end of the best climb is kept; with `by_validation`, the iteration with the best held-out loss, because a tagger
+    that starts from some labels soon gets worse (Merialdo 1994).
+    In `progress`, `epoch` is the climb, `index` its step, and `recent` the objective after each of its steps.
     """
 
     model: Probabilities
@@ -45,14 +45,17 @@ class HMMLearner(Learner):
         *,
         by_validation: bool = False,
     ) -> None:
-        self.model, self.start, self.em, self.by_validation = model, start, em, by_validation
-        self.restarts, self._steps_each = settings.restarts, settings.steps or 1
+        self.model = model
+        self.start = start
+        self.em = em
+        self.by_validation = by_validation
+        self.restarts = settings.restarts
+        self._steps_each = settings.steps or 1
         self.progress = Progress()
-        self.ended: list[
-            list[float]
-        ] = []  # of each climb that is over: its objective, its steps, whether it converged
+        # objective, number of steps and convergence of each finished climb
+        self.ended: list[list[float]] = []
         self._hmm = model.model
-        self._expected: tuple[Expected, float] | None = None
+        self._expected: tuple[ExpectedCounts, float] | None = None
 
     @property
     def num_steps(self) -> int:
@@ -65,7 +68,7 @@ class HMMLearner(Learner):
 
     @property
     def steps_each(self) -> int:
-        """The most iterations of a climb."""
+        """The largest number of iterations of a climb."""
         return self.progress.length or self._steps_each
 
     def length_of(self, num_steps: int) -> int:
@@ -73,8 +76,9 @@ class HMMLearner(Learner):
         return max(1, (num_steps - place.step + place.index) // max(1, self.restarts - place.epoch))
 
     def step(self) -> Step:
-        """The next model and its E step are computed first; only then, and all at once, does the state change."""
-        began, place = time.perf_counter(), self.progress
+        """Compute the next model and its E step, then change the whole state at once."""
+        began = time.perf_counter()
+        place = self.progress
         counts, log_likelihood = self._expect()
         hmm, expected = self._hmm, self._expected
         if place.index > 0:
@@ -117,13 +121,13 @@ class HMMLearner(Learner):
         self._hmm, self._expected = self.model.model, None
         self.ended = parts["ended"]["climbs"].tolist()
 
-    def due(self, every: int) -> bool:
+    def validation_due(self, every: int) -> bool:
         return self.progress.index == 0 or self.progress.step % every == 0
 
     def weights(self) -> Weights:
         return self._hmm.tensors()
 
-    def judge(self, metrics: Metrics) -> bool | None:
+    def is_best(self, metrics: Metrics) -> bool | None:
         best = self.progress.best_loss
         if self.by_validation:
             return best is None or metrics["loss"] < best
@@ -132,18 +136,15 @@ class HMMLearner(Learner):
         return self.ended[-1][0] >= max(climb[0] for climb in self.ended)
 
     def seconds_per_step(self) -> float:
-        """The time of an E step, which the next step then need not do."""
+        """Measure the time of an E step, whose result the next step uses."""
         began = time.perf_counter()
         self._expect()
         return time.perf_counter() - began
 
-    def facts(self) -> dict[str, Any]:
-        """How far the fit can be trusted: which climb got highest, and whether it had converged."""
-        table: dict[str, Any] = {
-            "by": "EM",
-            "climbs": len(self.ended),
-            "monotone": True,
-        }  # or it had been refused
+    def fit_facts(self) -> dict[str, Any]:
+        """Return how far the fit can be trusted: the best climb, and whether it has converged."""
+        # check_ascent would have raised an error if it were not monotone
+        table: dict[str, Any] = {"by": "EM", "climbs": len(self.ended), "monotone": True}
         if not self.ended:
             return table
         best = max(range(len(self.ended)), key=lambda climb: self.ended[climb][0])
@@ -154,8 +155,8 @@ class HMMLearner(Learner):
             table["kept_step"] = self.progress.best_step
         return table | {"objective": objectives[best], "objectives": objectives}
 
-    def _expect(self) -> tuple[Expected, float]:
-        """The E step of the current model, computed once; the first of a climb begins it."""
+    def _expect(self) -> tuple[ExpectedCounts, float]:
+        """Return the E step of the current model, computed once; at the beginning of a climb, draw its start."""
         if self._expected is None:
             if self.progress.index == 0:
                 self._hmm = self.start(self.progress.epoch)
@@ -164,38 +165,36 @@ class HMMLearner(Learner):
 
 
 @dataclass(frozen=True)
-class Family:
-    """Which models are fitted: how many states, and what they emit; of symbols, by default those that occur."""
+class HMMShape:
+    """The shape of a model: number of states, kind of emissions, number of symbols (by default those that occur)."""
 
     num_states: int
     emissions: Literal["categorical", "diagonal", "full"] = "categorical"
     num_symbols: int | None = None
 
 
-def draw_hmm(family: Family, width: int, *, seed: int, restart: int = 0) -> HMM:
-    """A random model of so many symbols or features."""
-    initial, transitions = (
-        _dirichlet([family.num_states] * dims, seed, restart) for dims in (1, 2)
-    )
-    if family.emissions == "categorical":
+def draw_hmm(shape: HMMShape, width: int, *, seed: int, restart: int = 0) -> HMM:
+    """Draw a random model; `width` is the number of symbols or features."""
+    initial, transitions = (_dirichlet([shape.num_states] * dims, seed, restart) for dims in (1, 2))
+    if shape.emissions == "categorical":
         return HMM(
-            initial, transitions, Categorical(_dirichlet((family.num_states, width), seed, restart))
+            initial, transitions, Categorical(_dirichlet((shape.num_states, width), seed, restart))
         )
-    means = uniform(torch.arange(family.num_states * width), seed, restart).unflatten(
-        0, (family.num_states, width)
+    means = uniform(torch.arange(shape.num_states * width), seed, restart).unflatten(
+        0, (shape.num_states, width)
     )
-    return HMM(initial, transitions, gaussian(family, means, means.new_ones(width)))
+    return HMM(initial, transitions, gaussian(shape, means, means.new_ones(width)))
 
 
-def gaussian(family: Family, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Emissions:
-    """Gaussians around the means, each as wide as all the data."""
-    if family.emissions == "diagonal":
+def gaussian(shape: HMMShape, means: Float[Tensor, "N D"], scale: Float[Tensor, " D"]) -> Emissions:
+    """Return Gaussians with these means and the variance of all data."""
+    if shape.emissions == "diagonal":
         return DiagonalGaussian(means, scale.repeat(len(means), 1))
     return FullGaussian(means, scale.diag().repeat(len(means), 1, 1))
 
 
 def _dirichlet(shape: Sequence[int], seed: int, restart: int) -> Float[Tensor, "*rows N"]:
-    """Distributions drawn evenly from all there are."""
+    """Draw distributions from a uniform Dirichlet distribution."""
     places = torch.arange(math.prod(shape)).view(*shape)
     draws = -uniform(places, seed, restart, *shape).clamp(min=2.0**-53).log()
     return draws / draws.sum(-1, keepdim=True)

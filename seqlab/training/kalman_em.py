@@ -1,8 +1,8 @@
-"""Fitting a linear dynamical system by expectation and maximisation (E16).
+"""EM for linear dynamical systems (E16).
 
-The E step smooths (E15); the M step regresses states on the states before them and observations on states. Which
-parameters are learnt is free: of a structure made by hand, usually the noises. A component that starts without noise
-stays without. The likelihood never falls; should it fall by more than rounding, the code is wrong, and says so.
+The E step is the smoother (E15); the M step regresses states on the states before them, and observations on states. The
+settings say which parameters are learnt; for a system designed by hand, these are usually the noises. A component that
+starts without noise keeps none. The likelihood never decreases; if it does by more than rounding, an error is raised.
 """
 
 import math
@@ -31,10 +31,10 @@ _COVARIANCES = (*NOISES, "initial_covariance")
 
 @dataclass(frozen=True)
 class LDSSettings:
-    """What is learnt, and how long. A gain below `tolerance`, in nats for each observed number, ends the search.
+    """Which parameters EM learns, and when it stops: at a gain below `tolerance`, in nats per observed number.
 
-    `diagonal` keeps the noises of components apart. `floor` is the smallest variance, as a share of the data's for the
-    observation noise, of the start's for the others.
+    With `diagonal`, the noises of components are independent. `floor` is the smallest variance: of the observation
+    noise as a share of the variance of the data, of others as a share of that of the start.
     """
 
     learn: tuple[str, ...] = PARAMETERS
@@ -53,7 +53,7 @@ class LDSSettings:
 
 
 class LDSFit(NamedTuple):
-    """The system at the end, and the log-likelihood of the start and of each iteration."""
+    """The fitted system, and the log-likelihoods of the start and of each iteration."""
 
     model: LDS
     log_likelihoods: list[float]
@@ -68,12 +68,13 @@ def fit_lds(
     settings: LDSSettings | None = None,
     progress: Callable[[int, float], None] = lambda iteration, log_likelihood: None,
 ) -> LDSFit:
-    """E16 from a given system until nothing is gained or the iterations are spent."""
+    """Fit a system by E16, until it converges or the iterations are used up."""
     keep_freed_memory()
     settings = settings or LDSSettings()
     evidence = start.evidence(observations, inputs)
     gain = settings.tolerance * max(1, int(evidence.observed.sum()))
-    iterations, log_likelihoods = em_iterations(start, evidence, settings), list[float]()
+    iterations = em_iterations(start, evidence, settings)
+    log_likelihoods: list[float] = []
     while True:
         model, log_likelihood = next(iterations)
         log_likelihoods.append(log_likelihood)
@@ -86,14 +87,17 @@ def fit_lds(
 def em_iterations(
     start: LDS, evidence: Evidence, settings: LDSSettings, *, current: LDS | None = None
 ) -> Iterator[tuple[LDS, float]]:
-    """E16 without end: the start and its log-likelihood, then each better system and its own.
+    """Yield the start with its log-likelihood, then the system of each iteration with its own, without end.
 
-    A search that was left goes on at `current`; the start still decides how small a variance may become.
+    An interrupted fit continues from `current`; the variance floors still come from the start.
     """
     floors = _floors(start, evidence, settings)
     model = current or replace(
         start,
-        **{name: _above(getattr(start, name), floors[name], settings.diagonal) for name in floors},
+        **{
+            name: _raise_variance(getattr(start, name), floors[name], settings.diagonal)
+            for name in floors
+        },
     )
     before = -math.inf
     while True:
@@ -105,25 +109,26 @@ def em_iterations(
         smoothed = rts_smoother(model.system, filtered, evidence.real)
         better = _maximise(model, evidence, smoothed, settings.learn)
         for name in floors.keys() & better.keys():
-            better[name] = _above(better[name], floors[name], settings.diagonal)
+            better[name] = _raise_variance(better[name], floors[name], settings.diagonal)
         model = replace(model, **{name: better[name] for name in settings.learn if name in better})
 
 
 def start_lds(observations: Padded, *, num_states: int, num_inputs: int = 0, seed: int) -> LDS:
-    """A start for EM: states that turn at random and fade by half; half of the variance is noise.
+    """Return a random start for EM: a random rotation that decays by half; half of the variance is noise.
 
-    States that all move alike would stay alike. Fading states can take any frequency, slow ones cannot.
+    States with equal dynamics would stay equal. Decaying states can learn any frequency, persistent ones cannot.
     """
     values, observed = measured(observations)
     power = torch.where(observed, values, 0.0).double().square().sum((0, 1)) / observed.sum(
         (0, 1)
     ).clamp(min=1)
     power = torch.where(power > 0, power, 1.0)
-    eye, fade = torch.eye(num_states, dtype=torch.float64), 0.5
+    eye = torch.eye(num_states, dtype=torch.float64)
+    decay = 0.5
     return LDS(
-        transition=fade * torch.linalg.qr(_normal(num_states, num_states, seed, 0)).Q,
+        transition=decay * torch.linalg.qr(_normal(num_states, num_states, seed, 0)).Q,
         observation=(power[:, None] / num_states).sqrt() * _normal(len(power), num_states, seed, 1),
-        process_noise=(1 - fade**2) * eye,
+        process_noise=(1 - decay**2) * eye,
         observation_noise=(power / 2).diag(),
         initial_mean=torch.zeros(num_states, dtype=torch.float64),
         initial_covariance=eye,
@@ -134,42 +139,44 @@ def start_lds(observations: Padded, *, num_states: int, num_inputs: int = 0, see
 def _maximise(
     model: LDS, evidence: Evidence, smoothed: Smoothed, learn: tuple[str, ...]
 ) -> dict[str, Tensor]:
-    """The M step (E16): every parameter, each given those others that are not learnt."""
+    """Return the parameters of the M step (E16), given those that are not learnt."""
     learnt: dict[str, Tensor] = {}
     size = len(model.transition)
 
-    moved = _moves(evidence, smoothed)
+    transitions = _transition_pairs(evidence, smoothed)
     matrix = (
         model.transition
         if model.input_matrix is None
         else torch.cat([model.transition, model.input_matrix], dim=1)
     )
-    if len(moved.y):
+    if len(transitions.y):
         free = torch.where(
             torch.arange(matrix.shape[1]) < size, "transition" in learn, "input_matrix" in learn
         )
-        matrix, learnt["process_noise"] = reestimate(moved, matrix, free)
+        matrix, learnt["process_noise"] = reestimate(transitions, matrix, free)
         learnt["transition"] = matrix[:, :size]
         if model.input_matrix is not None:
             learnt["input_matrix"] = matrix[:, size:]
 
-    sighted = _sightings(model, evidence, smoothed)
-    if len(sighted.y):
+    observations = _observation_pairs(model, evidence, smoothed)
+    if len(observations.y):
         free = torch.full((size,), "observation" in learn)
         learnt["observation"], learnt["observation_noise"] = reestimate(
-            sighted, model.observation, free
+            observations, model.observation, free
         )
 
-    begun, free = _starts(evidence, smoothed), torch.tensor(["initial_mean" in learn])
-    if len(begun.y):
-        mean, learnt["initial_covariance"] = reestimate(begun, model.initial_mean[:, None], free)
+    initial = _initial_pairs(evidence, smoothed)
+    if len(initial.y):
+        free = torch.tensor(["initial_mean" in learn])
+        mean, learnt["initial_covariance"] = reestimate(initial, model.initial_mean[:, None], free)
         learnt["initial_mean"] = mean[:, 0]
     return learnt
 
 
-def _moves(evidence: Evidence, smoothed: Smoothed) -> Pairs:
-    """h_t beside [h_{t-1}; x_t], at every real step but the first."""
-    after, before = evidence.real.clone(), torch.zeros_like(evidence.real)
+def _transition_pairs(evidence: Evidence, smoothed: Smoothed) -> Pairs:
+    """Return h_t and [h_{t-1}; x_t] for every real step but the first."""
+    after = evidence.real.clone()
+    before = torch.zeros_like(evidence.real)
     after[:, 0] = False
     before[:, :-1] = after[:, 1:]
     z = smoothed.mean[before]
@@ -182,56 +189,57 @@ def _moves(evidence: Evidence, smoothed: Smoothed) -> Pairs:
     return Pairs(smoothed.mean[after], z, yy, yz, zz)
 
 
-def _sightings(model: LDS, evidence: Evidence, smoothed: Smoothed) -> Pairs:
-    """y_t beside h_t, wherever something was seen; entries that were not are expected, given those that were.
+def _observation_pairs(model: LDS, evidence: Evidence, smoothed: Smoothed) -> Pairs:
+    """Return y_t and h_t for steps with an observation; missing entries are their expectation given the others.
 
     With G = R_mo R_oo⁻¹, a missing part is y_m = W_m h + G (y_o - W_o h) + e, where e has the covariance R_mm - G R_om.
     """
     where = evidence.observed.any(-1)
-    y, z, zz = evidence.y[where], smoothed.mean[where], _total(smoothed.covariance, where)
-    yy, yz = torch.zeros_like(model.observation_noise), torch.zeros_like(model.observation)
+    y = evidence.y[where]
+    z = smoothed.mean[where]
+    zz = _total(smoothed.covariance, where)
+    yy = torch.zeros_like(model.observation_noise)
+    yz = torch.zeros_like(model.observation)
     gaps = where & ~evidence.observed.all(-1)
     if gaps.any():
-        observed, matrix, noise = (
-            evidence.observed[gaps],
-            model.observation,
-            model.observation_noise,
-        )
+        observed = evidence.observed[gaps]
+        matrix = model.observation
+        noise = model.observation_noise
         row, column = observed[:, :, None], observed[:, None]
         block = torch.where(row & column, noise, torch.eye(len(noise), dtype=noise.dtype))
         slope = torch.cholesky_solve(noise * (row & ~column), factor(block)).mT
         mean, spread = smoothed.mean[gaps] @ matrix.mT, smoothed.covariance[gaps]
-        apart = torch.where(observed, evidence.y[gaps] - mean, 0.0)
+        residual = torch.where(observed, evidence.y[gaps] - mean, 0.0)
         y = y.clone()
         y[gaps[where]] = torch.where(
-            observed, evidence.y[gaps], mean + (slope @ apart[..., None])[..., 0]
+            observed, evidence.y[gaps], mean + (slope @ residual[..., None])[..., 0]
         )
-        lean = (matrix - slope @ matrix) * ~row
-        yz = (lean @ spread).sum(0)
-        yy = (lean @ spread @ lean.mT + (noise - slope @ noise) * ~(row | column)).sum(0)
+        of_state = (matrix - slope @ matrix) * ~row
+        yz = (of_state @ spread).sum(0)
+        yy = (of_state @ spread @ of_state.mT + (noise - slope @ noise) * ~(row | column)).sum(0)
     return Pairs(y, z, yy, yz, zz)
 
 
-def _starts(evidence: Evidence, smoothed: Smoothed) -> Pairs:
-    """h_1 beside a one, in every row that has a first step."""
+def _initial_pairs(evidence: Evidence, smoothed: Smoothed) -> Pairs:
+    """Return h_1 and the constant 1 for every row that has a first step."""
     first = evidence.real[:, 0]
     y, yy = smoothed.mean[first, 0], smoothed.covariance[first, 0].sum(0)
     return Pairs(y, y.new_ones(len(y), 1), yy, y.new_zeros(y.shape[1], 1), y.new_zeros(1, 1))
 
 
 def _total(part: Float[Tensor, "B T H H"], where: Mask) -> Square:
-    """The sum over some positions; rows that share their covariances are counted, not added up one by one."""
+    """Return the sum over some positions; covariances shared by several rows are weighted by their number."""
     rows = num_groups(part)
     counts = where[:rows].flatten().to(part.dtype) * (len(part) // rows)
     return (counts @ part[:rows].flatten(2).flatten(0, 1)).unflatten(0, part.shape[2:])
 
 
 def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, HiddenVector]:
-    """The smallest variance of each entry of the covariances that are learnt."""
+    """Return the smallest variance of each component of the learnt covariances."""
     count = evidence.observed.sum((0, 1)).clamp(min=1)
-    apart = torch.where(evidence.observed, evidence.y, 0.0)
-    apart = torch.where(evidence.observed, evidence.y - apart.sum((0, 1)) / count, 0.0)
-    variance = apart.square().sum((0, 1)) / count
+    mean = torch.where(evidence.observed, evidence.y, 0.0).sum((0, 1)) / count
+    residual = torch.where(evidence.observed, evidence.y - mean, 0.0)
+    variance = residual.square().sum((0, 1)) / count
     scales = {name: getattr(start, name).diagonal() for name in _COVARIANCES}
     scales["observation_noise"] = torch.where(variance > 0, variance, 1.0)
     return {
@@ -239,8 +247,8 @@ def _floors(start: LDS, evidence: Evidence, settings: LDSSettings) -> dict[str, 
     }
 
 
-def _above(covariance: Square, floor: HiddenVector, diagonal: bool) -> Square:
-    """The likeliest covariance of which no direction has less variance than diag(floor) gives it; 0 where that is 0."""
+def _raise_variance(covariance: Square, floor: HiddenVector, diagonal: bool) -> Square:
+    """Return the most likely covariance that is at least diag(floor) in every direction; 0 where the floor is 0."""
     if diagonal:
         return torch.where(floor > 0, covariance.diagonal().maximum(floor), 0.0).diag()
     free = floor > 0
@@ -253,10 +261,10 @@ def _check_ascent(before: float, now: float) -> None:
     if now < before - 1e-8 * (1 + abs(before)):
         raise RunError(
             f"the log-likelihood fell from {before!r} to {now!r}",
-            hint="EM cannot do this: it is an error in Seqlab. Please report it with the data.",
+            hint="this is an error in Seqlab; please report it with the data.",
         )
 
 
 def _normal(rows: int, columns: int, seed: int, stream: int) -> Float[Tensor, "_ _"]:
-    """Standard normal numbers for each (seed, stream, entry)."""
+    """Return standard normal numbers determined by (seed, stream, entry)."""
     return normal(torch.arange(rows * columns).view(rows, columns), seed, stream)

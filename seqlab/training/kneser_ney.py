@@ -1,7 +1,7 @@
-"""The shares of an n-gram model by modified Kneser-Ney smoothing (Chen & Goodman 1999), counted from one long sequence.
+"""N-gram probabilities by modified Kneser-Ney smoothing (Chen & Goodman 1999), counted from one long sequence.
 
-Shorter n-grams are counted by how many different tokens came before them: a word that only ever follows one other is
-no likely continuation of the rest. From each count a discount is taken, which the shorter history hands out.
+Shorter n-grams are counted by the number of different tokens before them: a word that follows only one other is not a
+likely continuation of anything else. A discount is taken from each count and distributed by the shorter history.
 """
 
 import numpy as np
@@ -13,13 +13,11 @@ Counts = Int[np.ndarray, " _"]
 
 
 def kneser_ney(tokens: Integer[np.ndarray, " T"], order: int, num_tokens: int) -> dict[str, Tensor]:
-    """The weights of an `NgramDecoder`: n-grams, their shares, and what each history leaves to the shorter one."""
+    """Return the weights of an `NgramDecoder`: n-grams, their shares, and the share of each history's backoff."""
     text = np.asarray(tokens, dtype=np.int64)
-    history, num_histories, shorter = (
-        np.zeros(len(text), dtype=np.int64),
-        1,
-        np.zeros(0, dtype=np.int64),
-    )
+    history = np.zeros(len(text), dtype=np.int64)
+    num_histories = 1
+    shorter = np.zeros(0, dtype=np.int64)
     levels: list[tuple[Counts, Counts, Counts, int]] = []
     for length in range(order):
         follower = text[length:]
@@ -27,7 +25,7 @@ def kneser_ney(tokens: Integer[np.ndarray, " T"], order: int, num_tokens: int) -
         ngrams, first, places, counts = np.unique(
             codes, return_index=True, return_inverse=True, return_counts=True
         )
-        if levels:  # each n-gram stands once before the one that is a token shorter
+        if levels:  # each n-gram is one different token before the n-gram without its first token
             before = np.bincount(shorter[1:][first], minlength=len(levels[-1][0]))
             levels[-1] = (levels[-1][0], np.maximum(before, 1), *levels[-1][2:])
         levels.append((ngrams, counts, ngrams // num_tokens, num_histories))
@@ -47,7 +45,7 @@ def kneser_ney(tokens: Integer[np.ndarray, " T"], order: int, num_tokens: int) -
 
 
 def _discounts(counts: Counts) -> Float[np.ndarray, "4"]:
-    """What is taken from a count of 0, 1, 2, and 3 or more."""
+    """Return the discounts of the counts 0, 1, 2, and 3 or more."""
     n = [int((counts == k).sum()) for k in range(5)]
     share = n[1] / max(1, n[1] + 2 * n[2])
     discounts = [0.0]

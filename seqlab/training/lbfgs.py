@@ -1,7 +1,7 @@
-"""L-BFGS (Nocedal 1980) on one flat vector: smooth convex problems are solved in tens of iterations, nothing is random.
+"""L-BFGS (Nocedal 1980) on one flat vector: solves smooth convex problems in tens of iterations, deterministically.
 
-The last few changes of the weights (s) and of the gradient (y) say how the gradient bends. A step is halved until the
-loss falls by a part of what the slope promises (Armijo).
+The last few changes of the weights (s) and of the gradient (y) approximate the curvature. A step is halved until the
+loss falls by a share of what the slope predicts (Armijo).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ Flat = Float[Tensor, " D"]
 Objective = Callable[[Flat], tuple[float, Flat]]  # the loss of some weights, and its gradient
 
 HISTORY = 8  # pairs of changes
-PROMISED = 1e-4  # the part of the promised fall that a step must reach
+ARMIJO = 1e-4  # share of the predicted decrease that a step must reach
 HALVINGS = 30
 
 
 @dataclass
 class Descent:
-    """Where a minimisation stands: with the objective, all that is needed to go on."""
+    """The state of a minimisation. `moves` are the changes s of the weights, `bends` the changes y of the gradient."""
 
     weights: Flat
     loss: float
@@ -37,17 +37,17 @@ class Descent:
         return cls(weights, loss, gradient, moves, bends)
 
     def step(self, objective: Objective) -> bool:
-        """One iteration; false where no step along the gradient makes the loss smaller any more."""
+        """Make one iteration; return False if no step along the gradient lowers the loss."""
         direction = self._direction()
         slope = float(direction @ self.gradient)
-        if slope >= 0:  # rounding has spoilt the history
+        if slope >= 0:  # the history is unusable because of rounding
             self.moves, self.bends = [], []
             direction, slope = -self.gradient, -float(self.gradient @ self.gradient)
         size = 1.0 if self.moves else min(1.0, 1.0 / max(1e-12, float(self.gradient.abs().sum())))
         for _ in range(HALVINGS):
             weights = self.weights + size * direction
             loss, gradient = objective(weights)
-            if loss <= self.loss + PROMISED * size * slope:
+            if loss <= self.loss + ARMIJO * size * slope:
                 self._remember(weights - self.weights, gradient - self.gradient)
                 self.weights, self.loss, self.gradient = weights, loss, gradient
                 return True
@@ -55,7 +55,7 @@ class Descent:
         return False
 
     def _direction(self) -> Flat:
-        """The inverse curvature that the history knows, times the gradient: the two loops."""
+        """Return minus the approximate inverse Hessian times the gradient (the two-loop recursion)."""
         direction, shares = -self.gradient, []
         for move, bend in zip(reversed(self.moves), reversed(self.bends), strict=True):
             share = (move @ direction) / (move @ bend)
@@ -75,7 +75,7 @@ class Descent:
             self.bends = [*self.bends, bend][-HISTORY:]
 
     def tensors(self) -> dict[str, Tensor]:
-        """The history, for a checkpoint; the weights are the model's."""
+        """Return the gradient and the history for a checkpoint, which has the weights in the model."""
         return {"gradient": self.gradient} | {
             f"{name}.{place}": each
             for name, pairs in (("moves", self.moves), ("bends", self.bends))
@@ -84,7 +84,7 @@ class Descent:
 
     @classmethod
     def restored(cls, weights: Flat, loss: float, tensors: dict[str, Tensor]) -> "Descent":
-        """The inverse of `tensors`, copied: how a sum is rounded depends on where its numbers lie in memory."""
+        """Return the state from `tensors`, copied, because rounding depends on the alignment in memory."""
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         count = sum(name.startswith("moves.") for name in tensors)
         moves, bends = (
@@ -94,10 +94,11 @@ class Descent:
 
 
 def flat(tensors: Sequence[Tensor]) -> Flat:
+    """Return the numbers of some tensors as one vector."""
     return torch.cat([tensor.detach().flatten() for tensor in tensors])
 
 
 def unflat(weights: Flat, like: Sequence[Tensor]) -> list[Tensor]:
-    """A flat vector in the shapes of some tensors."""
+    """Split a vector into tensors of the shapes of `like`."""
     parts = weights.split([tensor.numel() for tensor in like])
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]

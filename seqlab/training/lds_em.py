@@ -1,4 +1,4 @@
-"""The linear dynamical systems of a forecaster by EM (E16), an iteration a step."""
+"""EM for the linear dynamical systems of a forecaster (E16) as a learner: a step is an iteration."""
 
 import math
 import time
@@ -21,15 +21,15 @@ from seqlab.training.run import Learner
 from seqlab.training.weights import Weights
 
 STRUCTURE = LDSSettings(learn=(*NOISES, "input_matrix"), diagonal=True)
-# not how a series begins: each window begins anywhere
+# without the initial state: a window can begin anywhere in the series
 FREE = LDSSettings(learn=(*NOISES, "transition", "observation", "input_matrix"))
-ENOUGH = 1e-5  # nats for each observed number: a smaller gain ends the training
+TOLERANCE = 1e-5  # nats per observed number; a smaller gain ends the training
 
 
 class LDSLearner(Learner):
-    """Each variable's system by EM on its whole training part; the loss is -log p (E68) for each observed number.
+    """EM for the system of each variable on its whole training part; the loss is -log p (E68) per observed number.
 
-    Of `progress`, `recent` is the last loss. The last iteration is the best: it is validated once, at the end.
+    In `progress`, `recent` has the last loss. Only the last iteration, which is the best, is validated.
     """
 
     model: LDSForecaster
@@ -37,7 +37,8 @@ class LDSLearner(Learner):
     def __init__(
         self, model: LDSForecaster, series: Batch, settings: TrainConfig, *, free: bool
     ) -> None:
-        self.model, self.settings = model, FREE if free else STRUCTURE
+        self.model = model
+        self.settings = FREE if free else STRUCTURE
         self._num_steps = settings.steps or math.ceil(settings.epochs or 1)
         self.progress = Progress()
         self.starts = [
@@ -51,7 +52,7 @@ class LDSLearner(Learner):
         self.num_observed = max(1, sum(int(evidence.observed.sum()) for evidence in self.evidence))
         self._converged = False
         self._iterations: list[Iterator[tuple[LDS, float]]] = []
-        self._ahead: list[tuple[LDS, float]] = []
+        self._next_iteration: list[tuple[LDS, float]] = []
 
     @property
     def num_steps(self) -> int:
@@ -62,17 +63,19 @@ class LDSLearner(Learner):
         return self._converged or super().finished
 
     def step(self) -> Step:
-        began, place = time.perf_counter(), self.progress
-        systems, log_likelihoods = zip(*(self._ahead or self._iterate()), strict=True)
+        began = time.perf_counter()
+        place = self.progress
+        systems, log_likelihoods = zip(*(self._next_iteration or self._iterate()), strict=True)
         loss = -sum(log_likelihoods) / self.num_observed
         before = place.recent[0][0] if place.recent else math.inf
         with state_lock:
-            self._ahead = []
+            self._next_iteration = []
             self.model.learn(systems)
-            self._converged = before - loss < ENOUGH
+            self._converged = before - loss < TOLERANCE
             place.step, place.recent = place.step + 1, [[loss]]
-            # if EM goes on after a validated end, that is not the best any more
-            place.best_loss, place.best_step = None, 0
+            # a run that was extended after its last validation must not keep those weights
+            place.best_loss = None
+            place.best_step = 0
         release_memory()
         seconds = time.perf_counter() - began
         left = (self.num_steps - place.step) * seconds
@@ -83,22 +86,22 @@ class LDSLearner(Learner):
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
         super().restore(parts, progress)
-        self._converged, self._iterations, self._ahead = False, [], []
+        self._converged, self._iterations, self._next_iteration = False, [], []
 
     def seconds_per_step(self) -> float:
-        """The time of an iteration, which the next step then need not do."""
+        """Measure the time of an iteration, whose result the next step uses."""
         self._begin()
         began = time.perf_counter()
-        self._ahead = self._ahead or self._iterate()
+        self._next_iteration = self._next_iteration or self._iterate()
         return time.perf_counter() - began
 
     def _iterate(self) -> list[tuple[LDS, float]]:
-        """The next iteration of each variable."""
+        """Make the next iteration for each variable."""
         self._begin()
         return [next(iteration) for iteration in self._iterations]
 
     def _begin(self) -> None:
-        """Begin EM at the starts, or where a checkpoint left it."""
+        """Start EM, or continue it from the systems of a checkpoint."""
         if not self._iterations:
             current = self.model.systems if self.progress.step else [None] * len(self.starts)
             parts = zip(self.starts, self.evidence, current, strict=True)
@@ -106,11 +109,11 @@ class LDSLearner(Learner):
                 em_iterations(start, data, self.settings, current=now) for start, data, now in parts
             ]
             for iteration in self._iterations:
-                next(iteration)  # the system before its first iteration
+                next(iteration)  # skip the start itself
 
 
 def first_system(settings: LDSConfig, season: int, num_inputs: int, *, seed: int) -> LDS:
-    """Where EM begins, for values of deviation 1: free states, or a trend and waves that all move a little."""
+    """Return the start of EM for values of deviation 1: free states, or a trend and harmonics with small noises."""
     if settings.states:
         typical = Padded(torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.long))
         return start_lds(typical, num_states=settings.states, num_inputs=num_inputs, seed=seed)

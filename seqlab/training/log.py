@@ -1,4 +1,4 @@
-"""What a run tells about itself to whoever watches it."""
+"""What a run reports while it trains, and the protocol of a reporter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Metrics = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take, measured on a few batches before it begins."""
+    """The time and memory of a run, estimated from a few steps before it begins."""
 
     seconds: float
     bytes: int
@@ -19,7 +19,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Step:
-    """One step, as it is seen from outside."""
+    """What was measured in one step."""
 
     step: int
     num_steps: int
@@ -28,20 +28,20 @@ class Step:
     seconds_left: float
     gradient_norm: float | None = None  # EM has none
     learning_rate: float | None = None
-    climb: int | None = None  # of EM from several starts
-    num_tokens: float = 0.0  # that this step alone was made with
+    climb: int | None = None  # number of the start, if EM has several
+    num_tokens: float = 0.0  # in the batch of this step
 
 
 @runtime_checkable
 class Reporter(Protocol):
-    """Somebody who watches a run; what it does not write itself does nothing."""
+    """Receives the events of a run; methods that it does not define do nothing."""
 
     def plan(self, facts: str, choices: Mapping[str, Any]) -> None:
-        """What the file is, and the settings that were chosen because of it."""
+        """Report what the file contains, and the settings that were chosen for it."""
         return
 
     def say(self, text: str) -> None:
-        """A sentence about what is done before the run begins."""
+        """Report a step of the preparation."""
         return
 
     def begin(self, estimate: Estimate, first_step: int) -> None:
@@ -53,13 +53,13 @@ class Reporter(Protocol):
     def validated(self, step: int, metrics: Metrics, *, best: bool) -> None:
         return
 
-    def diverged(self, told: str, what: str) -> None:
-        """A step had no finite gradient, and what the recipe says is then done."""
+    def diverged(self, message: str, action: str) -> None:
+        """Report a step without a finite gradient; the action is skip, rollback or stop."""
         return
 
     def end(self) -> None:
         return
 
 
-class Silence(Reporter):
-    """Nobody watches."""
+class SilentReporter(Reporter):
+    """Reports nothing."""

@@ -1,7 +1,7 @@
-"""A training run: one loop for every learner, and the folder that it can be continued from.
+"""A training run: the loop that all learners share, and the folder from which it can be resumed.
 
-The run decides when to log, validate, save and stop; the learner knows what a step is. A learner is determined by its
-progress and its tensors, so a run that was resumed equals one that never stopped.
+The run decides when to log, validate, save and stop; the learner defines a step. The state of a learner is its progress
+and its tensors, so a resumed run equals one that never stopped.
 """
 
 import math
@@ -33,15 +33,15 @@ from seqlab.training.loss import gather, gathered, part, whole
 from seqlab.training.weights import Weights, load_weights, parameters_of, temporary_weights
 
 VALIDATIONS = 20  # in a run, unless the recipe sets the interval
-MOST_IN_A_ROW = 20  # steps without a finite gradient, after which the run gives up
-MOST_ROLLBACKS = 5
-SAVE_EVERY = 10.0  # seconds; less often where a checkpoint takes long
+MAX_DIVERGED = 20  # consecutive steps without a finite gradient, after which the run fails
+MAX_ROLLBACKS = 5
+SAVE_EVERY = 10.0  # seconds; less often if a checkpoint takes long
 LAST, BEST = "last.safetensors", "best.safetensors"
-KEPT = "kept"  # the folder of weights along the way
+KEPT = "kept"  # folder of the weights at earlier validations
 
 
 class NotFiniteError(Exception):
-    """A step was not made because its gradient is not finite; `rows` are the rows of the training part to blame."""
+    """A step was not made because its gradient is not finite; `rows` are the training rows that cause it."""
 
     def __init__(self, rows: list[int]) -> None:
         super().__init__(rows)
@@ -52,79 +52,79 @@ class NotFiniteError(Exception):
 class Learner(Protocol):
     """A way to fit a model, one step at a time: gradient descent, EM or counting.
 
-    What a learner does not write itself is that of the simplest: its tensors are the weights of the model, and those
-    of its last step, which is the only one that is validated, are the best.
+    The defaults fit the simplest learner: its tensors are the weights of the model, only the last step is validated,
+    and its weights are kept.
     """
 
     model: nn.Module
-    progress: Progress  # the learner counts its steps in it; the run notes the best validation and the time
+    progress: Progress  # the learner counts its steps in it, the run adds the best validation and the time
     log_every: int = 1  # steps
-    extended_by: str = "steps"  # the setting of `train` that makes it longer
+    extended_by: str = "steps"  # setting of [train] that makes the run longer
 
     @property
     def save_every(self) -> int:
-        """Steps between checkpoints; there is also one before each validation, and every few seconds."""
+        """Steps between checkpoints; there are also some before each validation and every few seconds."""
         return 1
 
     @property
     def num_steps(self) -> int:
-        """The most steps that the run can take; a learner that converges takes fewer."""
+        """The largest number of steps; a learner that converges makes fewer."""
 
     @property
     def finished(self) -> bool:
-        """Whether there is no step left."""
+        """Whether all steps are made."""
         return self.progress.step >= self.num_steps
 
     def length_of(self, num_steps: int) -> int:
-        """What `progress.length` must be so that all steps together, those made included, are about so many."""
+        """Return the `progress.length` with which the run has about so many steps in all."""
         return num_steps
 
     def step(self) -> Step | None:
-        """Make one step. Returns what it measured, or nothing if it measured nothing.
+        """Make one step; return its measurements, or None if there are none.
 
-        The state changes while `machine.state_lock` is held, so that at any other moment it can be saved.
+        The state may only change while `machine.state_lock` is held, so that it can be saved at any other moment.
         """
 
     def state(self) -> dict[str, Weights]:
-        """The tensors that a checkpoint needs beside the progress; `model` are the weights."""
+        """Return the tensors of a checkpoint in groups; `model` are the weights."""
         return {"model": self.weights()}
 
     def restore(self, parts: Mapping[str, Weights], progress: Progress) -> None:
-        """Go back to the state of a checkpoint."""
+        """Set the state to that of a checkpoint."""
         self.progress = progress
         load_weights(self.model, parts["model"])
 
-    def due(self, every: int) -> bool:
-        """Whether a validation follows the last step; `every` is the interval that the recipe asks for."""
+    def validation_due(self, every: int) -> bool:
+        """Return whether a validation follows the last step; `every` is the interval of the recipe."""
         return self.finished
 
     def weights(self) -> Weights:
-        """The weights that are validated and kept."""
+        """Return the weights to validate and keep."""
         return parameters_of(self.model)
 
-    def judge(self, metrics: Metrics) -> bool | None:
-        """Whether the validation of these weights is the best so far; None if they could not be kept anyway."""
+    def is_best(self, metrics: Metrics) -> bool | None:
+        """Return whether this validation is the best so far; None if these weights are never kept."""
         return True
 
     def seconds_per_step(self) -> float:
-        """How long a step takes, measured without a lasting effect; 0 if it takes no time."""
+        """Measure the seconds of a step without changing the state; 0 if it takes no time."""
         return 0.0
 
-    def facts(self) -> dict[str, Any]:
-        """What `metrics.json` says about the fit."""
+    def fit_facts(self) -> dict[str, Any]:
+        """Return the entry `fit` of metrics.json."""
         return {}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. The model then has the best weights of all validations."""
+    """How a run ended; its model then has the weights of the best validation."""
 
     progress: Progress
-    stopped: bool  # on request, before its last step
+    stopped: bool  # by request, before its last step
 
 
 class Run:
-    """A run in a folder: `fit` begins it, or continues it from where `resume` went back to."""
+    """A run in a folder. `fit` starts it; after `resume`, it continues from the last checkpoint."""
 
     def __init__(
         self,
@@ -137,9 +137,13 @@ class Run:
         world: World = SINGLE_PROCESS,
         threads: Sequence[int] = (),
     ) -> None:
-        """`threads` are the numbers of threads to choose from; with one, it is that; with none, the recorded one."""
-        self.learner, self.settings, self.world = learner, settings, world
-        self.validate, self.folder, self.report = validate, folder, report
+        """`threads` are the numbers of threads to choose from; if empty, the recorded number is used."""
+        self.learner = learner
+        self.settings = settings
+        self.world = world
+        self.validate = validate
+        self.folder = folder
+        self.report = report
         self.metrics = MetricsFile(
             folder / "metrics.jsonl", writes=world.leads, tensorboard=settings.tensorboard
         )
@@ -147,8 +151,8 @@ class Run:
         self.budget = None if settings.minutes is None else Budget(60 * settings.minutes)
         self.threads = threads
         self._choice = ThreadChoice(threads or (torch.get_num_threads(),))
-        self._clock = 0.0  # when the run would have begun, had it never stopped
-        self._is_saved = False  # the present state
+        self._clock = 0.0  # when the run would have begun if it had never stopped
+        self._is_saved = False  # whether the last checkpoint has the current state
         self._next_save = 0.0
 
     @property
@@ -157,51 +161,51 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """No step is left, or validation has stopped improving."""
+        """Whether all steps are made or validation has stopped improving."""
         return self.progress.finished or self.learner.finished
 
     def resume(self, recipe: str, written: int | None) -> None:
-        """Go back to the last checkpoint and note the recipe (TOML), whose settings of `train` may have changed.
+        """Restore the last checkpoint and store the recipe (TOML), whose section [train] may have changed.
 
-        `written` is the step of the model that was saved beside the run. A run that was killed before its first
-        checkpoint begins again. One that was killed after its last step stays finished: only its model is missing.
+        `written` is the step of the model that was saved with the run. A run that was killed before its first
+        checkpoint starts again. One that was killed after its last step stays finished; only its model is missing.
         """
         if not (self.folder / LAST).exists():
-            self.metrics.cut_back(0)
+            self.metrics.truncate(0)
             return
         self.restore()
         complete = self.world.broadcast(written) == self.progress.step
-        num_steps, path = self.learner.num_steps, self.folder / "recipe.toml"
+        num_steps = self.learner.num_steps
+        path = self.folder / "recipe.toml"
         unchanged = self.world.broadcast(path.read_text("utf-8") == recipe)
         used_up = self.progress.step >= num_steps if self.budget is None else unchanged
         if complete and self.progress.finished and used_up:
             more = self.learner.extended_by if self.budget is None else "minutes"
             raise RunError(
                 f"{self.folder.parent}: this run has finished all {num_steps} steps",
-                hint=f"give it more with --set train.{more}=N, or begin anew with --overwrite.",
+                hint=f"train longer with --set train.{more}=N, or start again with --overwrite.",
             )
         self.progress.finished = self.progress.finished and unchanged and not complete
         if self.budget is not None and self.learner.finished and not self.progress.finished:
-            self._resize(
-                num_steps + 1, self.validate_every
-            )  # there is more time; `estimate` finds out how many
+            # there is more time: `estimate` finds the number of steps
+            self._resize(num_steps + 1, self.validate_every)
         if self.world.leads:
             write_whole(path, recipe.encode())
 
     def restore(self) -> None:
-        """Go back to the last checkpoint; the log is cut back with it."""
+        """Restore the last checkpoint, and remove later rows from the log."""
         progress, parts = read_checkpoint(self.folder / LAST)
         self.learner.restore(parts, progress)
-        self.metrics.cut_back(progress.step, validated=not progress.pending)
+        self.metrics.truncate(progress.step, validated=not progress.pending)
         if self.budget is None:
             progress.lengths = []
         elif progress.lengths:
             self.validate_every = progress.lengths[-1][2]
 
     def fit(self, *, stop: Callable[[], bool] = lambda: False) -> Outcome:
-        """Train to the last step, until validation stops improving, the time is over, or `stop` returns true.
+        """Train until the last step, until validation stops improving, the time is over, or `stop` returns true.
 
-        A run that was stopped while it validated does that first.
+        A validation that was interrupted is made first.
         """
         with self._same_kernels():
             return self._fit(stop)
@@ -243,13 +247,13 @@ class Run:
         return Outcome(self.progress, stopped)
 
     def _steps(self, stop: Callable[[], bool], *, stopped: bool) -> bool:
-        """Make steps until the run is over, or until it is to stop; returns whether it was stopped."""
+        """Make steps until the run is over or must stop; return whether it was stopped."""
         while not (self.over or stopped):
             step = self._step()
             if step is not None:
                 self._log(step)
             out_of_time = self._is_out_of_time()
-            if self.learner.due(self.validate_every) or out_of_time:
+            if self.learner.validation_due(self.validate_every) or out_of_time:
                 self.progress.finished = self.learner.finished or out_of_time
                 stopped = not self._validate()
             elif self.progress.step % self.learner.save_every == 0 or self._save_is_due():
@@ -259,29 +263,28 @@ class Run:
         return stopped
 
     def estimate(self) -> Estimate:
-        """The time and memory that the run will take; where time is limited, this decides how many steps it takes."""
+        """Return the time and memory that the run will need; with a time limit, also plan the number of steps."""
         seconds = 0.0 if self.over else self.world.broadcast(self.learner.seconds_per_step())
         if self.budget is not None and not self.over:
             self.budget.measured(seconds)
             self._plan(self.budget)
-        num_steps, num_parameters = (
-            self.learner.num_steps,
-            sum(p.numel() for p in self.learner.model.parameters()),
-        )
+        num_steps = self.learner.num_steps
+        num_parameters = sum(p.numel() for p in self.learner.model.parameters())
         return Estimate(
             seconds * (num_steps - self.progress.step), peak_memory(), num_steps, num_parameters
         )
 
     def _use_threads(self) -> None:
-        """Compute the next step with the number of threads that is chosen, and take note of it."""
-        count, used = self._choice.next(), self.progress.threads
+        """Set the number of threads for the next step, and record it."""
+        count = self._choice.next()
+        used = self.progress.threads
         if not used or used[-1][1] != count:
             used.append([self.progress.step, count])
         if count != torch.get_num_threads():
             torch.set_num_threads(count)
 
     def _plan(self, budget: Budget) -> None:
-        """Choose the number of steps that fit into the time, and take note of it; a small change is left out."""
+        """Choose the number of steps that fit into the time, and record it unless the change is small."""
         learner, place = self.learner, self.progress
         num_steps, every = budget.plan(
             place.step, place.seconds, self.settings.validate_every, VALIDATIONS
@@ -295,7 +298,7 @@ class Run:
         self.progress.lengths.append([self.progress.step, self.learner.length_of(num_steps), every])
 
     def _is_out_of_time(self) -> bool:
-        """Whether a limited time leaves no room for another step; if it does, the number of steps may change."""
+        """Return whether there is no time for another step; if there is, the number of steps may be planned again."""
         if self.budget is None or self.learner.finished:
             return False
         if self.budget.is_over(self.progress.seconds):
@@ -317,7 +320,7 @@ class Run:
             self._is_saved = False
         now = time.perf_counter()
         seconds, self.progress.seconds = now - began, now - self._clock
-        if self.budget is not None:  # of many processes, the clock of one decides
+        if self.budget is not None:  # the clock of the first process decides for all
             seconds, self.progress.seconds = self.world.broadcast([seconds, self.progress.seconds])
             self.budget.measured(seconds)
         if step is not None:
@@ -325,25 +328,26 @@ class Run:
         return step
 
     def _diverged(self, rows: list[int]) -> None:
-        """A step was not made: leave it out, undo the last ones or stop, as the recipe says."""
-        place, policy = self.progress, self.settings.divergence
+        """Handle a step without a finite gradient: skip it, roll back, or fail, as the recipe says."""
+        place = self.progress
+        policy = self.settings.divergence
         place.diverged.append(place.step + 1)
         message = (
             f"step {place.step + 1}: the gradient is not finite (rows {rows} of the training part)"
         )
-        back = (
+        can_roll_back = (
             policy == "rollback"
-            and place.rate > 0.5**MOST_ROLLBACKS
+            and place.rate > 0.5**MAX_ROLLBACKS
             and (self.folder / LAST).exists()
         )
-        recent = place.diverged[-MOST_IN_A_ROW:]
-        hopeless = len(recent) == MOST_IN_A_ROW and recent[-1] - recent[0] == MOST_IN_A_ROW - 1
-        if policy == "stop" or hopeless or not (back or self._finite()):
+        recent = place.diverged[-MAX_DIVERGED:]
+        hopeless = len(recent) == MAX_DIVERGED and recent[-1] - recent[0] == MAX_DIVERGED - 1
+        if policy == "stop" or hopeless or not (can_roll_back or self._is_finite()):
             raise RunError(
                 message,
-                hint="lower train.learning_rate or train.clip; the last checkpoint is untouched.",
+                hint="lower train.learning_rate or train.clip; the last checkpoint is unchanged.",
             )
-        if back:
+        if can_roll_back:
             self.restore()
             self.progress.rate, self.progress.diverged = place.rate / 2, place.diverged
             if self.progress.pending:
@@ -354,16 +358,16 @@ class Run:
         self.metrics.append(
             self.progress.step, diverged=place.diverged[-1], rows=rows, rate=self.progress.rate
         )
-        self.report.diverged(message, "rollback" if back else "skip")
+        self.report.diverged(message, "rollback" if can_roll_back else "skip")
 
-    def _finite(self) -> bool:
-        """Whether the weights are still numbers."""
-        lost = [
+    def _is_finite(self) -> bool:
+        """Return whether all weights are finite."""
+        not_finite = [
             weight
             for weight in self.learner.model.parameters()
             if not part(weight).isfinite().all()
         ]
-        return self.world.sums(float(len(lost))) == [0.0]
+        return self.world.sums(float(len(not_finite))) == [0.0]
 
     def _log(self, step: Step) -> None:
         self.report.step(step)
@@ -377,14 +381,17 @@ class Run:
         )
 
     def _validate(self) -> bool:
-        """Validate the weights that would be kept, and keep them if they are the best; false if that was abandoned.
+        """Validate the weights, and keep them if they are the best; return False if the validation was interrupted.
 
-        The checkpoint is written before, so that it takes no part in a validation that is abandoned.
+        The checkpoint is written before, so that nothing is lost by an interruption.
         """
-        place, model, weights = self.progress, self.learner.model, self.learner.weights()
+        place = self.progress
+        model = self.learner.model
+        weights = self.learner.weights()
         place.pending = True
         self._save()
-        began, metrics = time.perf_counter(), dict[str, float]()
+        metrics: dict[str, float] = {}
+        began = time.perf_counter()
         try:
             with temporary_weights(model, weights), gathered(model):
                 if self.world.leads:
@@ -397,14 +404,15 @@ class Run:
         if self.budget is not None:
             self.budget.validation = seconds
         with state_lock:
-            self._is_saved, place.pending = False, False
-            self._judge(metrics, weights)
+            self._is_saved = False
+            place.pending = False
+            self._record(metrics, weights)
         return True
 
-    def _judge(self, metrics: Metrics, weights: Weights) -> None:
-        """Keep the weights if no earlier ones were better; stop if none were for too long."""
+    def _record(self, metrics: Metrics, weights: Weights) -> None:
+        """Record a validation: keep the weights if it is the best; finish if the last improvement is too long ago."""
         place = self.progress
-        best = self.learner.judge(metrics)
+        best = self.learner.is_best(metrics)
         if best is not None:
             place.worse = 0 if best else place.worse + 1
         if best:
@@ -420,16 +428,16 @@ class Run:
         place.finished = place.finished or place.worse >= (self.settings.patience or math.inf)
 
     def _keep(self, weights: Weights) -> None:
+        """Store the weights of this validation, and delete the oldest beyond `train.keep`."""
         folder = self.folder / KEPT
         folder.mkdir(exist_ok=True)
         self._write(folder / f"{self.progress.step:08}.safetensors", {"model": weights})
-        for old in (
-            sorted(folder.glob("*.safetensors"))[: -self.settings.keep] if self.world.leads else ()
-        ):
-            old.unlink()
+        if self.world.leads:
+            for old in sorted(folder.glob("*.safetensors"))[: -self.settings.keep]:
+                old.unlink()
 
     def _best(self) -> Weights:
-        """The weights of the best validation; without one, those that would be validated now."""
+        """Return the weights of the best validation; without one, the current weights."""
         path = self.folder / BEST
         if self.progress.best_loss is None or not path.exists():
             return self.learner.weights()
@@ -444,11 +452,11 @@ class Run:
         self._next_save = now + max(SAVE_EVERY, 50 * (now - began))
 
     def _save_is_due(self) -> bool:
-        """Whether the last checkpoint is old. Many processes, whose clocks differ, go by their steps."""
+        """Return whether the last checkpoint is old. Several processes save by their steps, as clocks differ."""
         return self.world.size == 1 and time.perf_counter() > self._next_save
 
     def _save_unsaved(self) -> None:
-        """Write what would be lost if the process ended now; many processes would have to do that together."""
+        """Save the current state if it is not saved; a single one of several processes cannot."""
         with state_lock:
             if not self._is_saved and self.world.size == 1:
                 self._save()

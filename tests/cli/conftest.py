@@ -1,4 +1,4 @@
-"""The command line as people meet it: in this process (`run`) where that is enough, in one of its own elsewhere."""
+"""The command line: in this process (`run`) if possible, in a process of its own (`start`) otherwise."""
 
 import math
 import os
@@ -24,7 +24,7 @@ def settings(*values):
 
 @pytest.fixture(scope="session")
 def small():
-    """What makes a model of any task tiny, as words of a command; a translator is then a recurrent one."""
+    """A function that returns the options for a tiny model of a task; a translator is then recurrent."""
 
     def small(task, steps=4):
         sizes = {
@@ -66,7 +66,7 @@ def small():
 
 @pytest.fixture
 def start():
-    """A function that starts a real process; whatever still runs at the end of the test is ended."""
+    """A function that starts a process; what still runs at the end of the test is killed."""
     running = []
 
     def start(*words, env=(), **options):
@@ -130,11 +130,11 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory, files, small, run):
-    """One small model for each task, trained through the command line; nobody changes them."""
+    """One small model for each task, trained through the command line; tests must not change them."""
     folder = tmp_path_factory.mktemp("models")
     extra = {"lm": settings("train.bptt=16", "train.batch_rows=4", "decode.max_length=20")}
     for task, path in files.items():
-        said = run(
+        result = run(
             "train",
             task,
             path,
@@ -144,13 +144,13 @@ def models(tmp_path_factory, files, small, run):
             *small(task, steps=30),
             *extra.get(task, []),
         )
-        assert said.code == 0, said.stderr
+        assert result.code == 0, result.stderr
     return {task: folder / task for task in files}
 
 
 @pytest.fixture
 def untouched():
-    """A function from a directory to all that is in it: names, bytes and times of change."""
+    """A function from a directory to its content: names, bytes and modification times."""
 
     def contents(folder: Path):
         return {
@@ -175,7 +175,7 @@ def _sentences(num, *, seed):
 
 
 def _waves(num, *, seed):
-    """Two columns that rise and fall every eight hours, the second ten times as high, a value missing now and then."""
+    """Two columns with a period of eight hours, the second ten times as high, some values missing."""
     keyed = random.Random(seed)
     yield "date,low,high"
     for hour in range(num):

@@ -1,4 +1,4 @@
-"""Pictures at the command line: made, trained on, captioned, scored; and what is said when they are bad."""
+"""Pictures on the command line: generate, train, caption, score; and the messages for damaged ones."""
 
 import json
 import re
@@ -34,17 +34,17 @@ WORDS = [word for setting in SETTINGS for word in ("--set", setting)]
 @pytest.fixture(scope="module")
 def shapes(run, tmp_path_factory):
     path = tmp_path_factory.mktemp("shapes") / "shapes.npz"
-    said = run("data", "make", "shapes", "--num", 24, "--out", path)
-    assert said.stdout == f"{path}\n"
+    result = run("data", "make", "shapes", "--num", 24, "--out", path)
+    assert result.stdout == f"{path}\n"
     return path
 
 
 @pytest.fixture(scope="module")
 def model(run, shapes, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "m"
-    said = run("train", "caption", shapes, "-o", path, "-q", "--json", *WORDS)
-    assert said.code == 0, said.stderr
-    assert list(json.loads(said.stdout)["validation"]["baselines"]) == [
+    result = run("train", "caption", shapes, "-o", path, "-q", "--json", *WORDS)
+    assert result.code == 0, result.stderr
+    assert list(json.loads(result.stdout)["validation"]["baselines"]) == [
         "most frequent caption",
         "shuffled pictures",
     ]
@@ -57,7 +57,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_picture_in_a_caption_out(run, model, shapes, here):
+def test_captions_of_pictures(run, model, shapes, here):
     pixels = np.load(shapes)["images"][5]
     (here / "five.png").write_bytes(png(pixels))
     by_path, inside = run("predict", model, "five.png"), run("predict", model, f"{shapes}/images/5")
@@ -72,9 +72,9 @@ def test_a_picture_in_a_caption_out(run, model, shapes, here):
     assert answer["input"] == "five.png"
 
 
-def test_scores_and_a_page(run, model, shapes, here):
-    said = run("evaluate", model, shapes, "--json", "--report", "page.html")
-    scores = json.loads(said.stdout)
+def test_scores_and_report(run, model, shapes, here):
+    result = run("evaluate", model, shapes, "--json", "--report", "page.html")
+    scores = json.loads(result.stdout)
     assert scores["examples"] == 24
     assert {
         "exact",
@@ -89,23 +89,23 @@ def test_scores_and_a_page(run, model, shapes, here):
     assert "show-attend-tell on 24 pictures" in page
 
 
-def test_a_page_is_of_pictures(run, here, models):
-    said = run("evaluate", models["classify"], "--report", "page.html")
-    assert said.code == 2
-    assert said.error[0] == "--report shows pictures with their captions"
+def test_a_report_needs_a_captioner(run, here, models):
+    result = run("evaluate", models["classify"], "--report", "page.html")
+    assert result.code == 2
+    assert result.error[0] == "--report is only for models of the task 'caption'"
     assert not (here / "page.html").exists()
 
 
 def test_pictures_are_not_printed(run):
-    said = run("data", "make", "shapes")
-    assert said.code == 2
-    assert said.error == (
-        "'shapes' are pictures, which are not printed",
-        "--out FILE.npz says where they go.",
+    result = run("data", "make", "shapes")
+    assert result.code == 2
+    assert result.error == (
+        "'shapes' is a set of images, which cannot be printed",
+        "name the file to write: --out FILE.npz",
     )
 
 
-def test_a_look_at_the_data(run, shapes):
+def test_looking_at_pictures(run, shapes):
     facts = json.loads(run("data", "look", "caption", shapes, "--json").stdout)
     assert (facts["examples"], facts["repeated_sources"]) == (48, 24)
     assert "images/0" in facts["first"]
@@ -141,10 +141,10 @@ def bad(here):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_picture_is_named(run, model, bad, name):
-    said = run("predict", model, name)
-    assert said.code == 1
-    assert said.error[0].startswith(BAD[name])
+def test_a_bad_picture_is_reported_by_name(run, model, bad, name):
+    result = run("predict", model, name)
+    assert result.code == 1
+    assert result.error[0].startswith(BAD[name])
 
 
 @pytest.mark.parametrize("name", BAD)

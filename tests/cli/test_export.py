@@ -1,14 +1,14 @@
-"""Models in bytes, from the command line."""
+"""Exported int8 models."""
 
 import json
 
 import pytest
 
 
-def test_a_model_in_bytes_is_smaller_and_answers_as_it_would_with_the_option(run, models, tmp_path):
-    said = run("export", models["translate"], "--int8", "-o", tmp_path / "small")
-    assert said.code == 0, said.stderr
-    assert f"use it: seqlab predict {tmp_path / 'small'}" in said.stdout
+def test_an_int8_export_is_smaller_and_answers_like_the_option(run, models, tmp_path):
+    result = run("export", models["translate"], "--int8", "-o", tmp_path / "small")
+    assert result.code == 0, result.stderr
+    assert f"use it: seqlab predict {tmp_path / 'small'}" in result.stdout
     sizes = [
         (folder / "model.safetensors").stat().st_size
         for folder in (tmp_path / "small", models["translate"])
@@ -23,7 +23,7 @@ def test_a_model_in_bytes_is_smaller_and_answers_as_it_would_with_the_option(run
     assert json.loads(run("info", tmp_path / "small", "--json").stdout)["weights"] == "int8"
 
 
-def test_a_model_in_bytes_is_scored_looked_into_and_checked(run, models, files, tmp_path):
+def test_an_int8_model_is_scored_explained_and_checked(run, models, files, tmp_path):
     assert run("export", models["translate"], "--int8", "-o", tmp_path / "m").code == 0
     scores = [
         json.loads(run("evaluate", *words, files["translate"], "--json").stdout)["loss"]
@@ -35,10 +35,10 @@ def test_a_model_in_bytes_is_scored_looked_into_and_checked(run, models, files, 
     assert run("check", tmp_path / "m", files["translate"]).code == 0
 
 
-def test_what_has_no_matrix_cannot_be_put_into_bytes(run, files, tmp_path):
+def test_a_model_without_matrices_has_no_int8_form(run, files, tmp_path):
     hidden = ("-r", "hmm-tagger", "-q", "--set", "train.steps=1")
     assert run("train", "tag", files["tag"], "-o", tmp_path / "m", *hidden).code == 0
-    said = run("export", tmp_path / "m", "--int8", "-o", tmp_path / "small")
-    assert said.code == 2
-    assert "'hmm-tagger' has no matrix to round to int8" in said.stderr
+    result = run("export", tmp_path / "m", "--int8", "-o", tmp_path / "small")
+    assert result.code == 2
+    assert "'hmm-tagger' has no matrix to round to int8" in result.stderr
     assert not (tmp_path / "small").exists()

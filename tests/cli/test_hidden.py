@@ -9,7 +9,7 @@ def models(run, files, tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("hidden"), {}
     small = ("--set", "model.hmm.states=3", "--set", "train.steps=4", "--set", "target.min_count=1")
     for task, settings in (("tag", ()), ("lm", small)):
-        said = run(
+        result = run(
             "train",
             task,
             files[task],
@@ -19,20 +19,20 @@ def models(run, files, tmp_path_factory):
             "-o",
             folder / task,
         )
-        assert said.code == 0, said.stderr
-        found[task] = folder / task, said
+        assert result.code == 0, result.stderr
+        found[task] = folder / task, result
     return found
 
 
-def test_training_says_how_the_fit_went(models):
+def test_training_prints_how_the_model_was_fitted(models):
     assert "fitted by counting: every label was known" in models["tag"][1].stdout
-    said = models["lm"][1]
-    assert "fitted by EM: climb " in said.stdout
-    assert " of 2, which got highest: -" in said.stdout
-    assert "8 steps: about" in said.stderr
+    result = models["lm"][1]
+    assert "fitted by EM, best of 2 starts (number " in result.stdout
+    assert "nats per token after " in result.stdout
+    assert "8 steps: about" in result.stderr
 
 
-def test_a_tagger_answers_and_is_scored(run, models):
+def test_an_hmm_tagger_predicts_and_is_scored(run, models):
     folder, _ = models["tag"]
     answer = json.loads(run("predict", folder, "a b", "--json").stdout)
     assert answer["words"] == ["a", "b"]
@@ -42,7 +42,7 @@ def test_a_tagger_answers_and_is_scored(run, models):
     assert scores["accuracy"] >= scores["baselines"]["most frequent tag"]["accuracy"]
 
 
-def test_a_language_model_writes_streams_and_embeds(run, models):
+def test_an_hmm_language_model_generates_streams_and_embeds(run, models):
     folder, _ = models["lm"]
     written = run("predict", folder, "the", "--max-length", "4", "--seed", "2")
     assert written.code == 0

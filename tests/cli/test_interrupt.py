@@ -1,4 +1,4 @@
-"""Ctrl-C, in a process of its own: the first saves and stops, the second stops at once."""
+"""Ctrl-C: the first one saves and stops, the second one stops at once."""
 
 import json
 import random
@@ -32,7 +32,7 @@ def is_logged(out):
 @pytest.mark.parametrize(
     ("task", "name", "extra"), [("lm", signal.SIGINT, LM), ("translate", signal.SIGTERM, TRANSLATE)]
 )
-def test_a_stopped_run_is_usable_and_resumed_it_is_as_if_it_had_never_stopped(
+def test_a_stopped_run_is_usable_and_resuming_equals_never_stopping(
     run, start, files, small, tmp_path, task, name, extra
 ):
     words = ["train", task, files[task], *small(task, steps=300), *extra, *VALIDATE]
@@ -44,7 +44,7 @@ def test_a_stopped_run_is_usable_and_resumed_it_is_as_if_it_had_never_stopped(
 
     assert process.returncode == 130
     assert "stopping after this step and saving" in stderr
-    assert f"go on with: python -m seqlab train --resume --out {out}" in stderr
+    assert f"to continue: python -m seqlab train --resume --out {out}" in stderr
     assert "Traceback" not in stderr
     assert f"model: {out}" in stdout
     assert "score" not in stdout
@@ -52,9 +52,9 @@ def test_a_stopped_run_is_usable_and_resumed_it_is_as_if_it_had_never_stopped(
     assert 0 < int(stderr.rsplit("stopped at step ", 1)[1].split(";")[0]) < 300
 
     resumed = start("train", "--resume", "--out", out)
-    said = resumed.communicate(timeout=120)[1].decode()
-    assert resumed.returncode == 0, said
-    assert "resumed at step" in said
+    result = resumed.communicate(timeout=120)[1].decode()
+    assert resumed.returncode == 0, result
+    assert "resumed at step" in result
     assert run(*words, "-o", never_stopped, "-q").code == 0
     for file in ("model.safetensors", "recipe.toml", "tokenizer.json"):
         assert (out / file).read_bytes() == (never_stopped / file).read_bytes(), file
@@ -74,7 +74,7 @@ def test_the_second_ctrl_c_stops_at_once(start, files, tmp_path):
         assert process.poll() is None
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    while b"once more stops at once" not in process.stderr.readline():
+    while b"again stops at once" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     stdout, stderr = (stream.decode() for stream in process.communicate(timeout=60))
@@ -89,28 +89,28 @@ def answers(process, number):
     """Send a signal; the seconds until the process has ended, and what it wrote to stderr."""
     began = time.monotonic()
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
-    return time.monotonic() - began, said
+    result = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130, result
+    assert "Traceback" not in result
+    return time.monotonic() - began, result
 
 
 SOON = 3.0  # seconds; two are promised, and a machine that runs tests is busy
-PREPARED = "interrupted before the training began; nothing was left behind"
+PREPARED = "interrupted before the training began; nothing was written"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_preparation_that_is_interrupted_leaves_nothing_behind(start, tmp_path, number):
+def test_an_interrupted_preparation_leaves_no_files(start, tmp_path, number):
     """It waits for standard input, and has made a folder for it."""
     process = start("train", "lm", "-", "-o", tmp_path / "runs" / "m", stdin=-1)
     wait_for(process, lambda: (tmp_path / "runs" / ".m.part").exists())
-    seconds, said = answers(process, number)
+    seconds, result = answers(process, number)
     assert seconds < SOON
-    assert said.strip() == PREPARED
+    assert result.strip() == PREPARED
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tokenizer_that_is_being_learnt_is_interrupted(start, tmp_path):
+def test_learning_a_tokenizer_can_be_interrupted(start, tmp_path):
     """The library that learns it does not return to Python: the process is ended from another thread."""
     draw, text = random.Random(1), tmp_path / "text.txt"
     text.write_text("\n".join("".join(draw.choices("abcdefgh ", k=400)) for _ in range(10_000)))
@@ -123,41 +123,39 @@ def test_a_tokenizer_that_is_being_learnt_is_interrupted(start, tmp_path):
     wait_for(process, lambda: (tmp_path / ".m.part").exists())
     time.sleep(4)
     assert (tmp_path / ".m.part").exists(), "this machine is too quick for this test"
-    seconds, said = answers(process, signal.SIGINT)
+    seconds, result = answers(process, signal.SIGINT)
     assert seconds < SOON
-    assert said.strip() == PREPARED
+    assert result.strip() == PREPARED
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_an_import_is_interrupted(start, files, tmp_path):
+def test_importing_torch_can_be_interrupted(start, files, tmp_path):
     process = start("train", "lm", files["lm"], "-o", tmp_path / "m")
     libraries = Path(f"/proc/{process.pid}/maps")
     if not libraries.exists():
         pytest.skip("needs to see which libraries a process has loaded")
     wait_for(process, lambda: "libtorch" in libraries.read_text())
-    seconds, said = answers(process, signal.SIGINT)
+    seconds, result = answers(process, signal.SIGINT)
     assert seconds < SOON
-    assert said.strip() == PREPARED
+    assert result.strip() == PREPARED
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_step_that_takes_long_is_interrupted_and_the_steps_before_it_are_saved(
-    start, files, tmp_path
-):
+def test_a_long_step_is_interrupted_and_earlier_steps_are_saved(start, files, tmp_path):
     slow = ["-s", "model.decoder.size=512", "-s", "train.bptt=256", "-s", "train.batch_rows=32"]
     process = start("train", "lm", files["lm"], "-o", tmp_path / "m", *slow)
     while b"steps: about" not in process.stderr.readline():
         assert process.poll() is None
     time.sleep(1)
-    seconds, said = answers(process, signal.SIGTERM)
+    seconds, result = answers(process, signal.SIGTERM)
     assert seconds < SOON
-    assert f"go on with: python -m seqlab train --resume --out {tmp_path / 'm'}" in said
+    assert f"to continue: python -m seqlab train --resume --out {tmp_path / 'm'}" in result
     assert read_checkpoint(tmp_path / "m" / "run" / "last.safetensors")[0].step >= 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
 
 
 @pytest.mark.parametrize("phase", ["validation", "scoring"])
-def test_a_validation_and_the_scoring_are_interrupted_and_made_when_the_run_goes_on(
+def test_interrupted_validation_and_scoring_are_made_on_resume(
     run, start, files, small, tmp_path, phase
 ):
     out, beam = (
@@ -190,9 +188,9 @@ def test_a_validation_and_the_scoring_are_interrupted_and_made_when_the_run_goes
         )
 
     wait_for(process, reached)
-    seconds, said = answers(process, signal.SIGINT)
+    seconds, result = answers(process, signal.SIGINT)
     assert seconds < SOON
-    assert f"go on with: python -m seqlab train --resume --out {out}" in said
+    assert f"to continue: python -m seqlab train --resume --out {out}" in result
     assert read_checkpoint(last)[0].finished == (phase == "scoring")
     resumed = run("train", "--resume", "-o", out, "-q")
     assert resumed.code == 0, resumed.stderr
@@ -221,10 +219,10 @@ def test_with_score_a_stopped_run_is_scored(start, files, small, tmp_path):
     stdout, stderr = (stream.decode() for stream in process.communicate(timeout=60))
     assert process.returncode == 130, stderr
     assert "held out" in stdout
-    assert "go on with" in stderr
+    assert "to continue:" in stderr
 
 
-def test_a_comparison_that_is_interrupted_goes_on_where_it_stopped(start, files, tmp_path):
+def test_an_interrupted_comparison_continues(start, files, tmp_path):
     settings = [
         word
         for each in ("model.embedding=8", "source.min_count=1", "train.steps=2000")
@@ -245,9 +243,9 @@ def test_a_comparison_that_is_interrupted_goes_on_where_it_stopped(start, files,
     process = start(*words)
     run = tmp_path / "bilstm-tagger-1"
     wait_for(process, lambda: (run / "run" / "last.safetensors").exists())
-    seconds, said = answers(process, signal.SIGINT)
+    seconds, result = answers(process, signal.SIGINT)
     assert seconds < SOON
-    assert "interrupted; the same command goes on where it stopped" in said
+    assert "interrupted; run the same command to continue" in result
     step = read_checkpoint(run / "run" / "last.safetensors")[0].step
     again = start(*words)
     wait_for(again, lambda: read_checkpoint(run / "run" / "last.safetensors")[0].step > step)

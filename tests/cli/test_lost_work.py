@@ -1,4 +1,4 @@
-"""What can go wrong on a machine while a run is going on: each a clear message and a usable state."""
+"""Failures of the machine during a run: each gives a message and leaves a usable state."""
 
 import json
 import os
@@ -28,9 +28,7 @@ def limited(*words, most_bytes):
     )
 
 
-def test_a_full_disk_ends_the_run_with_a_message_and_the_last_checkpoint_whole(
-    run, files, small, tmp_path
-):
+def test_a_full_disk_keeps_the_last_checkpoint(run, files, small, tmp_path):
     out = tmp_path / "m"
     words = ["train", "lm", files["lm"], *small("lm", steps=40), "-o", out, "-q"]
     assert run(*words).code == 0
@@ -41,7 +39,7 @@ def test_a_full_disk_ends_the_run_with_a_message_and_the_last_checkpoint_whole(
     )
     assert full.returncode == 1
     assert "Traceback" not in full.stderr
-    assert ".safetensors: it could not be written: File too large" in full.stderr
+    assert ".safetensors: writing failed: File too large" in full.stderr
     assert "go on with --resume" in full.stderr
     assert last.read_bytes() == whole
     assert not list(out.rglob("*.part"))
@@ -49,17 +47,15 @@ def test_a_full_disk_ends_the_run_with_a_message_and_the_last_checkpoint_whole(
     assert run("train", "--resume", "--out", out, "-s", "train.steps=80", "-q").code == 0
 
 
-def test_a_second_training_into_the_same_directory_is_refused_with_the_process_of_the_first(
-    run, start, files, small, tmp_path
-):
+def test_a_second_training_in_the_same_directory_is_refused(run, start, files, small, tmp_path):
     out = tmp_path / "m"
     first = start("train", "lm", files["lm"], *small("lm", steps=100_000), *VALIDATE, "-o", out)
     try:
         wait_for(first, lambda: is_logged(out))
         for again in (["--overwrite", "lm", files["lm"]], ["--resume"]):
-            said = run("train", *again, "--out", out)
-            assert said.code == 1
-            assert said.error[0] == f"{out}: process {first.pid} is training into this directory"
+            result = run("train", *again, "--out", out)
+            assert result.code == 1
+            assert result.error[0] == f"{out}: process {first.pid} is training in this directory"
     finally:
         first.send_signal(signal.SIGKILL)
         first.communicate()
@@ -67,9 +63,7 @@ def test_a_second_training_into_the_same_directory_is_refused_with_the_process_o
     assert not (tmp_path / ".m.lock").exists()
 
 
-def test_a_data_file_that_changes_during_training_changes_nothing(
-    run, start, files, small, tmp_path
-):
+def test_a_data_file_may_change_during_training(run, start, files, small, tmp_path):
     """What a run reads is copied when it begins."""
     text = tmp_path / "text.txt"
     text.write_bytes(files["lm"].read_bytes())
@@ -89,9 +83,9 @@ def test_a_directory_that_cannot_be_written_to(run, files, small, tmp_path):
     else:
         tmp_path.chmod(0o500)
         place = tmp_path / "m"
-    said = run("train", "lm", files["lm"], *small("lm"), "-o", place)
-    assert said.code == 1
-    assert "look at the path, its rights and the disk" in said.error[1]
+    result = run("train", "lm", files["lm"], *small("lm"), "-o", place)
+    assert result.code == 1
+    assert "check the path, its permissions and the free disk space" in result.error[1]
 
 
 def logged(out):
@@ -101,7 +95,7 @@ def logged(out):
     return [{name: value for name, value in row.items() if name not in timings} for row in rows]
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, start, files, small, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_again(run, start, files, small, tmp_path):
     words = ["train", "lm", files["lm"], *small("lm", steps=200), *VALIDATE, "-o"]
     process = start(*words, tmp_path / "killed")
     wait_for(process, lambda: is_logged(tmp_path / "killed"))
@@ -164,7 +158,7 @@ KILLS = 17  # of each: 51 in all
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KILLED)
-def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(
+def test_a_run_killed_repeatedly_equals_one_never_killed(
     run, start, files, small, tmp_path, record_property, kind
 ):
     """SIGKILL at any moment, while a checkpoint is written too: it is written every third step."""

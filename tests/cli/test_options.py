@@ -1,4 +1,4 @@
-"""The settings of a training as people type them."""
+"""Options of `seqlab train` that stand for settings."""
 
 import json
 
@@ -33,7 +33,7 @@ def test_a_short_option_is_a_setting(run, files, small, tmp_path, task, words, s
     assert {name: getattr(train, name) for name in settings} == settings
 
 
-def test_a_small_batch_is_explained(run, files, small, tmp_path):
+def test_a_small_batch_gets_a_note(run, files, small, tmp_path):
     done = run(
         "train",
         "classify",
@@ -45,16 +45,16 @@ def test_a_small_batch_is_explained(run, files, small, tmp_path):
         tmp_path / "m",
         "-q",
     )
-    assert "note: --batch 32 is a number of tokens, not of examples" in done.stderr
+    assert "note: --batch 32 counts tokens, not examples" in done.stderr
 
 
-def test_an_unknown_option_names_the_nearest(run, files):
+def test_an_unknown_option_gets_a_suggestion(run, files):
     done = run("train", "lm", files["lm"], "--epoch", 3)
     assert done.code == 2
     assert "--epochs" in done.stderr
 
 
-def test_threads_are_fixed_and_noted(run, files, small, tmp_path):
+def test_the_number_of_threads_is_recorded(run, files, small, tmp_path):
     from seqlab.training.checkpoint import read_checkpoint
 
     words = [

@@ -23,11 +23,11 @@ def many():
 
 
 @pytest.mark.parametrize("task", ["translate", "classify", "tag"])
-def test_ten_thousand_lines_are_answered_in_order_and_as_if_alone(run, models, many, task):
+def test_many_lines_are_answered_in_order_and_like_single_lines(run, models, many, task):
     piped = "".join(line + "\n" for line in many).encode()
-    said = run("predict", models[task], stdin=piped)
-    assert said.code == 0
-    answers = said.stdout.split("\n")
+    result = run("predict", models[task], stdin=piped)
+    assert result.code == 0
+    answers = result.stdout.split("\n")
     assert len(answers) == len(many) + 1
     assert answers.pop() == ""
 
@@ -48,22 +48,22 @@ def test_ten_thousand_lines_are_answered_in_order_and_as_if_alone(run, models, m
 
 def test_a_language_model_answers_each_line_on_one_line(run, models):
     prompts = ["the cat", "", "   ", "日本", "a dog ran\\n"] * 50
-    said = run(
+    result = run(
         "predict",
         models["lm"],
         "--max-length",
         60,
         stdin="".join(p + "\n" for p in prompts).encode(),
     )
-    assert said.stdout.count("\n") == len(prompts)
+    assert result.stdout.count("\n") == len(prompts)
     assert (
-        "\\n" in said.stdout
+        "\\n" in result.stdout
     )  # the book's lines are short, so the answers have ends of lines in them
 
 
-def test_a_prompt_given_as_a_word_is_answered_as_it_is(run, models):
-    said = run("predict", models["lm"], "the cat", "--max-length", 60)
-    assert said.stdout.count("\n") > 1
+def test_a_prompt_on_the_command_line_keeps_line_breaks(run, models):
+    result = run("predict", models["lm"], "the cat", "--max-length", 60)
+    assert result.stdout.count("\n") > 1
 
 
 def test_stdin_a_file_and_a_compressed_file_give_the_same(run, models, tmp_path):
@@ -77,17 +77,17 @@ def test_stdin_a_file_and_a_compressed_file_give_the_same(run, models, tmp_path)
         run("predict", models["translate"], "--input", tmp_path / "lines.txt"),
         run("predict", models["translate"], "--input", tmp_path / "lines.txt.gz"),
     ]
-    assert {said.code for said in answers} == {0}
-    assert len({said.stdout for said in answers}) == 1
+    assert {result.code for result in answers} == {0}
+    assert len({result.stdout for result in answers}) == 1
     assert answers[0].stdout.count("\n") == 4
     assert answers[0].stdout.split("\n")[1] == ""
 
 
-def test_nothing_in_nothing_out(run, models):
+def test_empty_input_gives_empty_output(run, models):
     assert run("predict", models["translate"], stdin=b"").stdout == ""
 
 
-def test_several_words_are_several_inputs(run, models):
+def test_several_arguments_are_several_inputs(run, models):
     one, other = (run("predict", models["translate"], word).stdout for word in ("abc", "xyz"))
     assert run("predict", models["translate"], "abc", "xyz").stdout == one + other
 
@@ -102,8 +102,8 @@ def test_several_words_are_several_inputs(run, models):
     ],
 )
 def test_json_is_one_object_a_line(run, models, task, keys):
-    said = run("predict", models[task], "--json", stdin=b"0 1 1\na b\n")
-    objects = [json.loads(line) for line in said.stdout.splitlines()]
+    result = run("predict", models[task], "--json", stdin=b"0 1 1\na b\n")
+    objects = [json.loads(line) for line in result.stdout.splitlines()]
     assert [each["input"] for each in objects] == ["0 1 1", "a b"]
     assert all(keys <= set(each) for each in objects)
     if task == "classify":
@@ -111,7 +111,7 @@ def test_json_is_one_object_a_line(run, models, task, keys):
         assert objects[0]["probability"] == max(objects[0]["probabilities"].values())
 
 
-def test_a_stream_says_what_the_whole_answer_says(run, models):
+def test_streaming_equals_predicting(run, models):
     for options in (("--greedy",), ("--temperature", 1, "--seed", 3)):
         whole = run("predict", models["lm"], "the", "--max-length", 20, *options).stdout
         assert (
@@ -120,12 +120,12 @@ def test_a_stream_says_what_the_whole_answer_says(run, models):
         )
     whole = run("predict", models["translate"], "abc", "--greedy").stdout
     assert run("predict", models["translate"], "abc", "--greedy", "--stream").stdout == whole
-    said = run("predict", models["classify"], "abc", "--stream")
-    assert said.code == 2
-    assert "writes no text" in said.error[0]
+    result = run("predict", models["classify"], "abc", "--stream")
+    assert result.code == 2
+    assert "writes no text" in result.error[0]
 
 
-def test_a_given_target_has_the_score_that_its_search_reported(models):
+def test_reported_scores_equal_rescoring(models):
     model = lab.load(models["translate"])
     best = model.predict("abc", beam=3)
     ended = next(h for h in best.details["hypotheses"] if h["ended"])
@@ -137,20 +137,22 @@ def test_a_given_target_has_the_score_that_its_search_reported(models):
 
 
 class TestBeam:
-    def test_many_hypotheses_come_best_first(self, run, models):
-        said = json.loads(run("predict", models["translate"], "abc", "--beam", 4, "--json").stdout)
-        scores = [hypothesis["score"] for hypothesis in said["hypotheses"]]
+    def test_hypotheses_are_sorted_by_score(self, run, models):
+        result = json.loads(
+            run("predict", models["translate"], "abc", "--beam", 4, "--json").stdout
+        )
+        scores = [hypothesis["score"] for hypothesis in result["hypotheses"]]
         assert len(scores) == 4
         assert scores == sorted(scores, reverse=True)
-        assert said["output"] == said["hypotheses"][0]["output"]
-        assert said["log_probability"] == pytest.approx(sum(said["log_probabilities"]))
+        assert result["output"] == result["hypotheses"][0]["output"]
+        assert result["log_probability"] == pytest.approx(sum(result["log_probabilities"]))
 
-    def test_one_hypothesis_is_the_greedy_answer(self, run, models):
+    def test_a_beam_of_one_equals_greedy(self, run, models):
         lines = b"abc\nba\n\ncab\n"
         beam = run("predict", models["translate"], "--beam", 1, stdin=lines).stdout
         assert beam == run("predict", models["translate"], "--greedy", stdin=lines).stdout
 
-    def test_a_prefix_is_what_every_answer_begins_with(self, run, models):
+    def test_every_answer_begins_with_the_prefix(self, run, models):
         for search in ("--greedy", "--beam=3", "--temperature=1"):
             answers = run(
                 "predict", models["translate"], "--prefix", "ca", search, stdin=b"abc\nb\n"
@@ -158,27 +160,27 @@ class TestBeam:
             assert all(line.startswith("ca") for line in answers.splitlines())
             assert len(answers.splitlines()) == 2
 
-    def test_a_prefix_that_the_model_cannot_say(self, run, models):
-        said = run("predict", models["translate"], "abc", "--prefix", "a☃")
-        assert said.code == 2
-        assert "'a☃'" in said.error[0]
+    def test_a_prefix_with_unknown_tokens(self, run, models):
+        result = run("predict", models["translate"], "abc", "--prefix", "a☃")
+        assert result.code == 2
+        assert "'a☃'" in result.error[0]
 
     @pytest.mark.parametrize(
         "option", ["--beam=0", "--length-penalty=-1", "--no-repeat=0", "--min-length=-1"]
     )
-    def test_an_option_that_makes_no_sense(self, run, models, option):
-        said = run("predict", models["translate"], "abc", option)
-        assert said.code == 2
-        assert said.error[0].startswith(option[2:].split("=")[0].replace("-", "_"))
+    def test_an_option_out_of_range(self, run, models, option):
+        result = run("predict", models["translate"], "abc", option)
+        assert result.code == 2
+        assert result.error[0].startswith(option[2:].split("=")[0].replace("-", "_"))
 
-    def test_a_source_as_long_as_an_answer_may_be_is_cut_with_a_warning(self, run, models):
-        said = run("predict", models["translate"], "ab" * 2000, "--beam", 2)
-        assert said.code == 0
-        assert "line 1: 4000 tokens" in said.stderr
+    def test_a_long_source_is_cut_with_a_warning(self, run, models):
+        result = run("predict", models["translate"], "ab" * 2000, "--beam", 2)
+        assert result.code == 0
+        assert "line 1: 4000 tokens" in result.stderr
 
 
 class TestSampling:
-    def test_a_seed_gives_the_same_answer_and_another_one_another(self, run, models):
+    def test_the_seed_determines_the_sample(self, run, models):
         first, again, other = (
             run("predict", models["lm"], "the", "--temperature", 1, "--seed", seed).stdout
             for seed in (1, 1, 2)
@@ -186,13 +188,13 @@ class TestSampling:
         assert first == again
         assert first != other
 
-    def test_lines_of_one_job_differ(self, run, models):
+    def test_equal_lines_get_different_samples(self, run, models):
         answers = run(
             "predict", models["lm"], "--temperature", 1, stdin=b"the\n" * 5
         ).stdout.splitlines()
         assert len(set(answers)) > 1
 
-    def test_how_a_job_is_cut_into_batches_changes_nothing(self, run, models):
+    def test_samples_do_not_depend_on_batches(self, run, models):
         prompts = ["the", "a dog ran and", "", "the time traveller"] * 10
         together = run(
             "predict",
@@ -210,14 +212,14 @@ class TestSampling:
         )
         assert together.stdout.splitlines()[:3] == fewer.stdout.splitlines()
 
-    def test_the_likeliest_of_one_token_is_the_greedy_answer(self, run, models):
+    def test_top_k_of_one_equals_greedy(self, run, models):
         greedy = run("predict", models["lm"], "the", "--greedy").stdout
         assert run("predict", models["lm"], "the", "--top-k", 1, "--seed", 5).stdout == greedy
         assert run("predict", models["lm"], "the", "--top-p", 1e-9, "--seed", 5).stdout == greedy
 
-    def test_no_answer_is_longer_than_asked(self, run, models):
-        said = run("predict", models["lm"], "the", "--max-length", 3, "--json")
-        assert len(json.loads(said.stdout)["tokens"]) == 3
+    def test_no_answer_exceeds_max_length(self, run, models):
+        result = run("predict", models["lm"], "the", "--max-length", 3, "--json")
+        assert len(json.loads(result.stdout)["tokens"]) == 3
 
     @pytest.mark.parametrize(
         ("option", "value", "name"),
@@ -232,23 +234,23 @@ class TestSampling:
             ("--max-length", "0", "max_length"),
         ],
     )
-    def test_an_option_that_makes_no_sense(self, run, models, option, value, name):
-        said = run("predict", models["lm"], "the", option, value)
-        assert said.code == 2
-        assert name in said.error[0]
-        assert said.stdout == ""
+    def test_an_option_out_of_range(self, run, models, option, value, name):
+        result = run("predict", models["lm"], "the", option, value)
+        assert result.code == 2
+        assert name in result.error[0]
+        assert result.stdout == ""
 
 
 class TestLongLines:
     def test_are_cut_with_a_warning_that_names_the_first(self, run, models):
-        said = run(
+        result = run(
             "predict",
             models["translate"],
             stdin=b"abc\n" + b"abc" * 20 + b"\n" + b"xyz" * 20 + b"\n",
         )
-        assert said.code == 0
-        assert said.stdout.count("\n") == 3
-        assert said.stderr == (
+        assert result.code == 0
+        assert result.stdout.count("\n") == 3
+        assert result.stderr == (
             "warning: line 2: 60 tokens, more than the 30 of data.max_source; the rest was not read (and 1 more)\n"
         )
 
@@ -264,18 +266,18 @@ class TestLongLines:
             "-s",
             "data.max_source=3",
         )
-        said = run("predict", tmp_path / "m", "A b 1 c D 2")
-        assert len(said.stdout.split()) == 6
-        assert "more than the 3 of data.max_source" in said.stderr
+        result = run("predict", tmp_path / "m", "A b 1 c D 2")
+        assert len(result.stdout.split()) == 6
+        assert "more than the 3 of data.max_source" in result.stderr
 
 
-def test_invalid_utf8_is_named_by_its_line(run, models):
-    said = run("predict", models["translate"], stdin=b"abc\nxyz\nb\xe9d\n")
-    assert said.code == 1
-    assert said.error[0] == "stdin:3: not valid UTF-8: byte 0xe9 at position 2"
+def test_invalid_utf8_is_reported_with_its_line(run, models):
+    result = run("predict", models["translate"], stdin=b"abc\nxyz\nb\xe9d\n")
+    assert result.code == 1
+    assert result.error[0] == "stdin:3: not valid UTF-8: byte 0xe9 at position 2"
 
 
-def test_a_file_that_is_not_there(run, models, tmp_path):
-    said = run("predict", models["translate"], "-i", tmp_path / "lines.txt")
-    assert said.code == 1
-    assert said.error[0] == f"{tmp_path / 'lines.txt'}: there is no such file"
+def test_a_missing_file(run, models, tmp_path):
+    result = run("predict", models["translate"], "-i", tmp_path / "lines.txt")
+    assert result.code == 1
+    assert result.error[0] == f"{tmp_path / 'lines.txt'}: there is no such file"

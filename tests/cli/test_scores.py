@@ -86,7 +86,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_can_be_trained_on_can_be_evaluated_on(run, small, tmp_path, name):
+def test_every_training_format_can_be_evaluated(run, small, tmp_path, name):
     form = FORMS[name]
     for file, text in form.texts.items():
         (tmp_path / file).write_text(text)
@@ -115,7 +115,7 @@ BASELINES = {
 
 
 @pytest.mark.parametrize("task", sorted(BASELINES))
-def test_without_a_file_it_is_what_was_held_out(run, models, task):
+def test_without_a_file_the_held_out_part_is_scored(run, models, task):
     report = json.loads(run("evaluate", models[task], "--json").stdout)
     assert set(report["baselines"]) == BASELINES[task]
     stored = json.loads((models[task] / "metrics.json").read_text())["validation"]
@@ -123,19 +123,19 @@ def test_without_a_file_it_is_what_was_held_out(run, models, task):
 
 
 @pytest.mark.parametrize("task", sorted(BASELINES))
-def test_every_score_stands_beside_its_baseline(run, models, task):
-    said = run("evaluate", models[task])
-    assert "this model" in said.stdout
+def test_every_score_has_its_baseline(run, models, task):
+    result = run("evaluate", models[task])
+    assert "this model" in result.stdout
     for baseline in BASELINES[task]:
-        assert baseline in said.stdout
-    assert said.stderr == ""
+        assert baseline in result.stdout
+    assert result.stderr == ""
 
 
 def test_bleu_is_shown_with_its_signature(run, models):
     assert "bleu signature: nrefs:1|" in run("evaluate", models["translate"]).stdout
 
 
-def test_as_many_mistakes_as_asked(run, models):
+def test_the_number_of_mistakes(run, models):
     assert "some mistakes" not in run("evaluate", models["translate"], "--errors", 0).stdout
     assert "some mistakes" in run("evaluate", models["translate"], "--errors", 2).stdout
 
@@ -149,42 +149,42 @@ def test_a_compressed_file(run, models, files, tmp_path):
     assert packed.stdout == plain.stdout
 
 
-def test_labels_never_seen_are_named_and_count_as_wrong(run, models, tmp_path):
+def test_unknown_labels_are_reported_and_count_as_wrong(run, models, tmp_path):
     (tmp_path / "c.tsv").write_text("odd\t1\nstrange\t0 1\nnew\t1 1\nstrange\t1\n")
-    said = run("evaluate", models["classify"], tmp_path / "c.tsv", "--json")
-    assert said.code == 0
-    assert said.stderr == (
+    result = run("evaluate", models["classify"], tmp_path / "c.tsv", "--json")
+    assert result.code == 0
+    assert result.stderr == (
         f"warning: {tmp_path / 'c.tsv'}:2: labels never seen in training count as wrong: 'strange' (2), 'new' (1)\n"
     )
-    report = json.loads(said.stdout)
+    report = json.loads(result.stdout)
     assert report["accuracy"] <= 0.25
     assert report["baselines"]["majority class"]["accuracy"] <= 0.25
 
 
-def test_a_loss_that_does_not_exist_is_null(run, models, tmp_path):
+def test_an_infinite_loss_is_null_in_json(run, models, tmp_path):
     """JSON has no NaN, and a file of unknown labels has no likelihood."""
     (tmp_path / "c.tsv").write_text("strange\t0 1\n")
-    said = run("evaluate", models["classify"], tmp_path / "c.tsv", "--json")
-    report = json.loads(said.stdout, parse_constant=pytest.fail)
+    result = run("evaluate", models["classify"], tmp_path / "c.tsv", "--json")
+    report = json.loads(result.stdout, parse_constant=pytest.fail)
     assert report["loss"] is None
     assert report["accuracy"] == 0
     assert "nan" not in run("evaluate", models["classify"], tmp_path / "c.tsv").stdout
 
 
-def test_tags_never_seen_are_named_too(run, models, tmp_path):
+def test_unknown_tags_are_reported(run, models, tmp_path):
     (tmp_path / "t.conll").write_text("A NAME\nb VERB\n")
-    said = run("evaluate", models["tag"], tmp_path / "t.conll")
+    result = run("evaluate", models["tag"], tmp_path / "t.conll")
     assert (
         f"{tmp_path / 't.conll'}:1: labels never seen in training count as wrong: 'VERB' (1)"
-        in said.stderr
+        in result.stderr
     )
 
 
-def test_a_model_that_travelled_alone_needs_a_file(run, models, files, tmp_path):
+def test_an_exported_model_needs_a_file(run, models, files, tmp_path):
     shutil.copytree(models["lm"], tmp_path / "m", ignore=shutil.ignore_patterns("run"))
-    said = run("evaluate", tmp_path / "m")
-    assert said.code == 2
-    assert said.error == (
+    result = run("evaluate", tmp_path / "m")
+    assert result.code == 2
+    assert result.error == (
         f"{tmp_path / 'm'}: this model has no held-out data",
         "give a file with known answers.",
     )
@@ -199,14 +199,14 @@ def test_held_out_data_that_was_damaged(run, models, tmp_path):
     held_out = tmp_path / "m" / "run" / "data" / "held-out.jsonl"
     lines = held_out.read_text().splitlines()
     held_out.write_text("\n".join(lines)[:-10])
-    said = run("evaluate", tmp_path / "m")
-    assert said.code == 1
-    assert said.error[0].startswith(f"{held_out}:{len(lines)}: not a held-out example: ")
+    result = run("evaluate", tmp_path / "m")
+    assert result.code == 1
+    assert result.error[0].startswith(f"{held_out}:{len(lines)}: not a held-out example: ")
 
 
 def test_translations_are_scored_by_beam_without_case_and_by_length(run, models):
-    said = run("evaluate", models["translate"], "--beam", 2, "--lower", "--json")
-    report = json.loads(said.stdout)
+    result = run("evaluate", models["translate"], "--beam", 2, "--lower", "--json")
+    report = json.loads(result.stdout)
     assert "case:lc" in report["bleu_signature"]
     assert sum(part["examples"] for part in report["by_length"].values()) == report["examples"]
     assert 0 <= report["token_accuracy"] <= 1

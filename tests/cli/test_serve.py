@@ -1,4 +1,4 @@
-"""`seqlab serve`, `train --watch` and the end of the demo, as people start and stop them."""
+"""`seqlab serve`, `train --watch` and the page of the demo: starting and stopping."""
 
 import json
 import os
@@ -19,19 +19,19 @@ PATIENCE = 120.0
 def spoken(process, pattern):
     """The first line of stderr that has this in it."""
     deadline = time.monotonic() + PATIENCE
-    said = []
+    result = []
     while time.monotonic() < deadline:
         line = process.stderr.readline().decode()
-        said.append(line)
+        result.append(line)
         if found := re.search(pattern, line):
             return found
         if not line and process.poll() is not None:
             break
-    raise AssertionError("".join(said))
+    raise AssertionError("".join(result))
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_serves_until_it_is_told_to_stop(start, models, end):
+def test_serves_until_a_signal(start, models, end):
     process = start("serve", models["translate"], models["lm"], "--port", "0")
     found = spoken(process, r"serving translate, lm at (http://127\.0\.0\.1:\d+) \(Ctrl-C ends\)")
     client = Client(found[1], timeout=PATIENCE)
@@ -44,36 +44,36 @@ def test_serves_until_it_is_told_to_stop(start, models, end):
     assert process.stderr.read() == b""
 
 
-def test_beyond_this_machine_it_makes_a_token_and_tells_it(start, models):
+def test_a_public_server_generates_and_prints_a_token(start, models):
     process = start("serve", models["lm"], "--host", "0.0.0.0", "--port", "0")
     token = spoken(process, r"token: (\S+)")[1]
     address = spoken(process, r"at (http://\S+)")[1].replace("0.0.0.0", "127.0.0.1")
-    with pytest.raises(ServerError, match="a token is needed here"):
+    with pytest.raises(ServerError, match="this server needs a token"):
         Client(address).models()
     assert Client(address, token=token, timeout=PATIENCE).models()
 
 
-def test_what_cannot_be_served_is_told(run, models, tmp_path):
+def test_models_that_cannot_be_served(run, models, tmp_path):
     assert run("serve", tmp_path / "nothing").error[0].endswith("nothing: there is no such model")
     (tmp_path / "empty").mkdir()
     assert "holds no finished model" in run("serve", tmp_path / "empty").error[0]
-    said = run("serve", models["lm"], "--host", "no.such.host.invalid")
-    assert said.code == 2
-    assert said.error[0].startswith("cannot serve at no.such.host.invalid:8000:")
-    assert said.error[1] == "give another --host or --port."
+    result = run("serve", models["lm"], "--host", "no.such.host.invalid")
+    assert result.code == 2
+    assert result.error[0].startswith("cannot serve at no.such.host.invalid:8000:")
+    assert result.error[1] == "give another --host or --port."
 
 
-def test_a_port_that_is_taken(run, start, models):
+def test_a_port_in_use(run, start, models):
     process = start("serve", models["lm"], "--port", "0")
     port = spoken(process, r":(\d+) ")[1]
-    said = run("serve", models["lm"], "--port", port)
-    assert said.error == (
-        f"cannot serve at 127.0.0.1:{port}: something listens there already",
+    result = run("serve", models["lm"], "--port", port)
+    assert result.error == (
+        f"cannot serve at 127.0.0.1:{port}: the port is in use",
         "give another --host or --port.",
     )
 
 
-def test_without_the_packages_it_says_which_and_how_to_get_them(models):
+def test_a_missing_package_is_named_with_the_way_to_install_it(models):
     hide = (
         "import sys; sys.modules['uvicorn'] = None; sys.argv = ['seqlab', 'serve', sys.argv[1]]\n"
     )
@@ -117,8 +117,8 @@ def test_a_training_can_be_watched(start, files, small, tmp_path):
     assert not client.healthy()
 
 
-def test_a_demo_without_the_packages_ends_without_the_page(models):
-    script = "import sys; sys.modules['uvicorn'] = None\nfrom seqlab.cli.serving import serve_demo; serve_demo([])"
+def test_the_demo_without_the_packages_serves_no_page(models):
+    script = "import sys; sys.modules['uvicorn'] = None\nfrom seqlab.cli.serve import serve_demo; serve_demo([])"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE
     )
@@ -131,7 +131,7 @@ def test_a_demo_without_the_packages_ends_without_the_page(models):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [True, False])
-def test_the_demo_ends_with_the_page_on_a_terminal_alone(terminal, start, tmp_path):
+def test_the_demo_serves_the_page_only_on_a_terminal(terminal, start, tmp_path):
     pytest.importorskip("babel")
     words = ["demo", "--out", tmp_path / "dates", "--steps", "1", "--quiet"]
     if not terminal:

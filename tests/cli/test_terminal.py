@@ -1,4 +1,4 @@
-"""What goes where: results on stdout, everything else on stderr; a bar on a terminal, plain lines elsewhere."""
+"""Results on stdout, everything else on stderr; a bar on a terminal, plain lines elsewhere."""
 
 import os
 import pty
@@ -64,12 +64,12 @@ def test_a_bar_on_a_terminal(on_a_terminal, files, small, tmp_path, env):
 
 
 def test_plain_lines_elsewhere(run, files, small, tmp_path):
-    said = run(
+    result = run(
         "train", "classify", files["classify"], "-o", tmp_path / "m", *small("classify", steps=20)
     )
-    assert "\x1b" not in said.stderr + said.stdout
-    assert "\r" not in said.stderr
-    lines = said.stderr.splitlines()
+    assert "\x1b" not in result.stderr + result.stdout
+    assert "\r" not in result.stderr
+    lines = result.stderr.splitlines()
     start = next(number for number, line in enumerate(lines) if "parameters" in line)
     plan, lines = lines[:start], lines[start:]
     assert plan[0] == "the file: 300 examples of 6 words, 2 labels"
@@ -85,20 +85,20 @@ def test_plain_lines_elsewhere(run, files, small, tmp_path):
 
 
 def test_quiet_is_silent(run, files, small, tmp_path):
-    said = run(
+    result = run(
         "train", "classify", files["classify"], "-o", tmp_path / "m", "--quiet", *small("classify")
     )
-    assert said.stderr == ""
-    assert "accuracy" in said.stdout
+    assert result.stderr == ""
+    assert "accuracy" in result.stdout
 
 
-def test_answers_and_nothing_else_on_stdout(on_a_terminal, run, models):
+def test_stdout_has_only_answers(on_a_terminal, run, models):
     stdout, seen = on_a_terminal("predict", models["classify"], "0 1 1", "1")
     assert stdout == run("predict", models["classify"], "0 1 1", "1").stdout
     assert seen == ""
 
 
-def test_whoever_has_read_enough_may_go(start, models, tmp_path):
+def test_a_reader_may_close_the_pipe_early(start, models, tmp_path):
     """As in `seqlab predict ... | head -1`."""
     (tmp_path / "lines").write_text("abc\n" * 60_000)
     process = start("predict", models["classify"], "-i", tmp_path / "lines")
@@ -110,7 +110,7 @@ def test_whoever_has_read_enough_may_go(start, models, tmp_path):
     assert stderr == ""
 
 
-def test_even_before_the_first_word(start):
+def test_a_reader_may_close_the_pipe_before_the_first_line(start):
     process = start("data", "make", "copies", "-n", 3)
     process.stdout.close()
     assert process.stderr.read().decode() == ""

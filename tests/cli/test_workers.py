@@ -1,4 +1,4 @@
-"""Several processes for one command: `--workers` on this machine, or torchrun. What they say is what one says."""
+"""Several processes for one command (`--workers` or torchrun) give the same output as one."""
 
 import json
 import os
@@ -34,11 +34,11 @@ from seqlab import lab
 with lab.worker_group() as world:
     for task, model, data in json.loads(sys.argv[1]):
         loaded = lab.load(model, world=world)
-        said = [loaded.evaluate(data).to_json()]
+        result = [loaded.evaluate(data).to_json()]
         if task not in ("forecast", "caption"):
-            said.append(loaded.embed(["a b", "c", "a"]).tolist())
+            result.append(loaded.embed(["a b", "c", "a"]).tolist())
         if world.leads:
-            print(json.dumps(said))
+            print(json.dumps(result))
 """
 
 
@@ -53,12 +53,12 @@ def close(one, other):
     )
 
 
-def test_the_lines_of_stdin_are_answered_in_order_as_by_one_process(run, models):
+def test_two_processes_answer_stdin_like_one(run, models):
     piped = "".join(line + "\n" for line in LINES).encode()
     words = ["predict", models["translate"], "--beam", 2, "--json"]
     one, two = run(*words, stdin=piped), run(*words, "--workers", 2, stdin=piped)
     assert two.code == 0
-    answers = [[json.loads(line) for line in said.stdout.splitlines()] for said in (one, two)]
+    answers = [[json.loads(line) for line in result.stdout.splitlines()] for result in (one, two)]
     assert [each["input"] for each in answers[1]] == LINES
     assert close(*answers)
     cut = "tokens, more than the 30 of data.max_source; the rest was not read"
@@ -80,13 +80,13 @@ def test_an_error_of_another_process_is_reported_once_with_its_line(run, files, 
         ).code
         == 0
     )
-    said = run("predict", tmp_path, "--workers", 2, stdin=b"abc\nab\na\nabcabcabc\n")
-    assert said.code == 1
-    assert said.stdout == ""
-    assert said.error[0] == "line 4: 9 tokens, more than the 6 of data.max_source"
+    result = run("predict", tmp_path, "--workers", 2, stdin=b"abc\nab\na\nabcabcabc\n")
+    assert result.code == 1
+    assert result.stdout == ""
+    assert result.error[0] == "line 4: 9 tokens, more than the 6 of data.max_source"
 
 
-def test_every_model_is_scored_by_two_processes_as_by_one(models, files, tmp_path):
+def test_two_processes_score_like_one(models, files, tmp_path):
     """Under torchrun; one process alone writes."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -105,9 +105,9 @@ def test_every_model_is_scored_by_two_processes_as_by_one(models, files, tmp_pat
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(said) == len(models)
-    for (task, path), (report, *vectors) in zip(models.items(), said, strict=True):
+    result = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(result) == len(models)
+    for (task, path), (report, *vectors) in zip(models.items(), result, strict=True):
         model = lab.load(path)
         assert close(report, model.evaluate(files[task]).to_json()), task
         for found in vectors:
@@ -137,15 +137,15 @@ def gone(worker):
         return file.read().rsplit(")", 1)[1].split()[0] == "Z"
 
 
-def test_ctrl_c_ends_the_workers_too_even_one_that_hangs(working):
+def test_ctrl_c_ends_all_workers_even_one_that_hangs(working):
     process, worker = working
     os.kill(worker, signal.SIGSTOP)
     process.stdin.write(b"abc\n" * 4000)
     process.stdin.flush()
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1].decode()
+    result = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
-    assert said.strip() == "interrupted"
+    assert result.strip() == "interrupted"
     assert gone(worker)
 
 
@@ -153,9 +153,9 @@ def test_a_killed_worker_is_an_error(working):
     process, worker = working
     os.kill(worker, signal.SIGKILL)
     process.stdin.write(b"abc\n" * 4000)
-    said = process.communicate(timeout=60)[1].decode()
+    result = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 1
-    assert said.startswith("error: worker 1 has ended unexpectedly (signal 9)\nhint: ")
+    assert result.startswith("error: worker 1 has ended unexpectedly (signal 9)\nhint: ")
 
 
 def test_workers_end_with_the_leader(working):
@@ -171,6 +171,6 @@ def test_workers_end_with_the_leader(working):
 def test_workers_of_torchrun_are_not_started_again(start, models):
     env = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2"}
     process = start("predict", models["translate"], "abc", "--workers", 2, env=env)
-    said = process.communicate(timeout=60)[1].decode()
+    result = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 2
-    assert said == "error: torchrun has already started the workers\nhint: leave out --workers.\n"
+    assert result == "error: torchrun has already started the workers\nhint: leave out --workers.\n"

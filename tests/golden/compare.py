@@ -81,6 +81,8 @@ RENEWED: list[tuple[str, str]] = [
         for place in ("losses/*/info/metrics/validation", "models/*/evaluated")
     ),
     ("http/document/bodies/Decoding", "decode.conformal is new"),
+    ("http/invalid-body/body/hint", "messages are in plainer words"),
+    ("http/unknown-path/body/hint", "messages are in plainer words"),
     (
         "http/explain*/content/sha256",
         "legends of pictures are signs, and axes are laid out by one function",

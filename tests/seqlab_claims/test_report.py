@@ -6,7 +6,7 @@ import pytest
 
 from seqlab.errors import DataError
 from seqlab_claims.claim import Chart, Finding, read_claims
-from seqlab_claims.report import drawn, markdown, read_results
+from seqlab_claims.report import draw, markdown, read_results
 from seqlab_claims.settings import Settings, bars, lines, means
 from seqlab_claims.suite import EXPERIMENTS, run_claims
 
@@ -115,7 +115,7 @@ def test_a_training_is_that_of_the_command_line(tmp_path):
 def test_results_of_something_else_are_refused(tmp_path):
     for wrong in ("{", '{"C1": 3}', '{"C1": {"result": {"key": 1}}}'):
         (tmp_path / "results.json").write_text(wrong)
-        with pytest.raises(DataError, match="not the results of claims") as error:
+        with pytest.raises(DataError, match="does not contain results of claims") as error:
             run_claims(["C20"], out=tmp_path, scale="tiny")
         assert "--out" in error.value.hint
         assert (tmp_path / "results.json").read_text() == wrong
@@ -123,7 +123,7 @@ def test_results_of_something_else_are_refused(tmp_path):
 
 def test_charts_are_drawn_with_bands_baselines_and_bars():
     found = {"ours": [[1.0, 2.0], [3.0, 5.0]]}
-    svg = drawn(
+    svg = draw(
         lines("A title", ("steps", "nats"), ["few", "many"], found, {"baseline": [4.0, 4.0]})
     ).to_svg()
     assert all(
@@ -140,8 +140,8 @@ def test_charts_are_drawn_with_bands_baselines_and_bars():
             "dasharray",
         )
     )
-    assert "polygon" not in drawn(lines("", ("", ""), [1.0, 2.0], {"one": [[1.0], [2.0]]})).to_svg()
-    assert "0.5" in drawn(bars("", "share", {"a": [0.4, 0.6]})).to_svg()
+    assert "polygon" not in draw(lines("", ("", ""), [1.0, 2.0], {"one": [[1.0], [2.0]]})).to_svg()
+    assert "0.5" in draw(bars("", "share", {"a": [0.4, 0.6]})).to_svg()
 
 
 def test_tables_have_figures_at_the_right():

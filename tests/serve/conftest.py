@@ -1,4 +1,4 @@
-"""Small models of several tasks, trained in a moment, and a real server of them on this machine."""
+"""Small models of several tasks, trained in seconds, and a real server of them on this machine."""
 
 import random
 import threading
@@ -25,7 +25,7 @@ PICTURES = [
     *("model.decoder.size=8", "target.min_count=1", "decode.max_length=6", "data.validation=0.5"),
 ]
 SIZES = {side: f"model.{side}.size=16" for side in ("encoder", "decoder")}
-PATIENCE = 30.0  # seconds, for whatever takes none of them
+PATIENCE = 30.0  # seconds, for what should be immediate
 
 
 def _lines(num, seed):
@@ -57,7 +57,7 @@ def _waves(num, seed):
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    """One trained model of each of these tasks; nobody changes them."""
+    """One trained model of each of these tasks, which tests must not change."""
     folder = tmp_path_factory.mktemp("served")
     lines = {
         "translate": (
@@ -99,7 +99,7 @@ def folders(tmp_path_factory):
     for task, (suffix, text) in lines.items():
         data = folder / f"{task}-data{suffix}"
         data.write_text("".join(line + "\n" for line in text), "utf-8")
-        recipe = "seq2seq" if task == "translate" else None  # which learns enough in a moment
+        recipe = "seq2seq" if task == "translate" else None  # learns enough in few steps
         lab.train(task, data, recipe=recipe, settings=[*SMALL, *sizes[task]], out=folder / task)
     make_pictures("shapes", 24, folder / "caption-data.npz", seed=1)
     lab.train(

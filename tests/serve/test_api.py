@@ -1,4 +1,4 @@
-"""Each route gives what the library gives, for each task."""
+"""Each route answers like the library, for each task."""
 
 import base64
 import json
@@ -27,14 +27,14 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage
 
 
 def as_printed(answer):
-    """What `seqlab predict --json` prints of an answer."""
+    """Return an answer as `seqlab predict --json` prints it."""
     return json.loads(
         json.dumps({"input": answer.input, "output": answer.output, **answer.details})
     )
 
 
 def alike(one, other):
-    """Equal but for the last digits of floats, which depend on how many rows were computed together."""
+    """Compare; the last digits of floats may differ, because they depend on the size of the batch."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
     if isinstance(one, list):
@@ -49,7 +49,7 @@ def table(folder):
 
 
 class TestModels:
-    def test_says_what_each_model_is(self, client, offline):
+    def test_facts_about_each_model(self, client, offline):
         listed = {model["name"]: model for model in client.models()}
         assert listed.keys() == offline.keys()
         for name, model in offline.items():
@@ -62,7 +62,7 @@ class TestModels:
             assert facts["usual"] in facts["views"]
             assert facts["views"] == views_of(model.bundle, has_run=True)
 
-    def test_offers_inputs_that_it_can_answer(self, client):
+    def test_example_inputs_can_be_predicted(self, client):
         for model in client.models():
             if model["task"] == "forecast":
                 continue
@@ -72,11 +72,11 @@ class TestModels:
 
 class TestPredict:
     @pytest.mark.parametrize("task", INPUTS)
-    def test_is_what_the_model_answers_offline(self, client, offline, task):
+    def test_equals_the_library(self, client, offline, task):
         expected = [as_printed(answer) for answer in offline[task].predict(INPUTS[task])]
         assert alike(client.predict(task, INPUTS[task]), expected)
 
-    def test_forecasts_a_table_that_is_sent_and_an_array(self, client, offline, folders):
+    def test_forecasts_a_table_and_an_array(self, client, offline, folders):
         answer = offline["forecast"].predict(str(folders["forecast"]) + "-data.csv")
         [over_http] = client.predict("forecast", [table(folders["forecast"])])
         assert (over_http.pop("input"), over_http.pop("output")) == ("the series", answer.to_csv())
@@ -89,7 +89,7 @@ class TestPredict:
     @pytest.mark.parametrize(
         "decode", [{"temperature": 1.3}, {"beam": 3}, {"method": "sample", "top_k": 4}]
     )
-    def test_decodes_as_it_is_told(self, client, offline, decode):
+    def test_decoding_options(self, client, offline, decode):
         for task in ("translate", "lm"):
             expected = offline[task].predict(INPUTS[task], seed=7, **decode)
             assert alike(
@@ -103,7 +103,7 @@ class TestPredict:
         assert len(answer["hypotheses"]) == 2
         assert len(client.predict("translate", ["abc"], n_best=3)[0]["hypotheses"]) == 3
 
-    def test_a_picture_is_sent_as_its_file_or_as_its_pixels(self, client, offline, folders):
+    def test_a_picture_is_sent_as_a_file_or_as_pixels(self, client, offline, folders):
         pixels = np.load(str(folders["caption"]) + "-data.npz")["images"][5]
         expected = [as_printed(answer) for answer in offline["caption"].predict([pixels])]
         file = f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
@@ -120,22 +120,22 @@ class TestPredict:
             (f"data:image/png;base64,{base64.b64encode(EPS).decode()}", "it is none of PNG, JPEG"),
         ],
     )
-    def test_a_picture_that_is_none(self, client, given, said):
+    def test_an_invalid_picture(self, client, given, said):
         with pytest.raises(ServerError, match=said) as refused:
             client.predict("caption", [given])
         assert refused.value.status == 422
 
-    def test_a_text_that_is_too_long_says_how_much_was_not_read(self, client):
+    def test_a_long_text_is_cut_and_the_answer_says_so(self, client):
         short, long = client.predict("translate", ["abc" * 10, "abc" * 12])
         assert "unread" not in short
         assert long["unread"] == 6
 
-    def test_no_input_no_output(self, client):
+    def test_no_inputs_give_no_outputs(self, client):
         assert client.predict("translate", []) == []
 
 
 class TestNext:
-    def test_the_likeliest_step_by_step_is_the_greedy_answer(self, client):
+    def test_taking_the_most_probable_token_equals_greedy(self, client):
         answer = client.predict("translate", ["abc"], method="greedy")[0]
         written, seen = [], client.next("translate", "abc")
         while not seen["ended"] and len(written) < 12:
@@ -146,7 +146,7 @@ class TestNext:
             "tokens"
         ]
 
-    def test_probabilities_before_and_after(self, client, offline):
+    def test_probabilities_before_and_after_sampling_options(self, client, offline):
         size = len(offline["lm"].bundle.codec.target_tokenizer)
         seen = client.next("lm", "the ", temperature=0.5, top_k=3, most=size)
         plain = [each["probability"] for each in seen["candidates"]]
@@ -164,7 +164,7 @@ class TestNext:
 class TestGenerate:
     @pytest.mark.parametrize("decode", [{}, {"temperature": 1.2, "max_length": 9}, {"beam": 3}])
     @pytest.mark.parametrize("task", ["lm", "translate"])
-    def test_the_pieces_are_the_answer(self, client, task, decode):
+    def test_the_pieces_form_the_answer(self, client, task, decode):
         whole = client.predict(task, [INPUTS[task][0]], seed=3, **decode)[0]
         pieces = list(client.generate(task, INPUTS[task][0], seed=3, **decode))
         assert "".join(pieces) == whole["output"]
@@ -191,14 +191,14 @@ class TestGenerate:
         assert "".join(client.generate("translate", "")) == ""
 
 
-def test_scores_are_those_of_the_library(client, offline):
+def test_scores_equal_the_library(client, offline):
     scores = client.score("translate", ["cba", "abc"], ["abc", "abc"])
     assert alike(scores, offline["translate"].score(["cba", "abc"], ["abc", "abc"]))
     assert alike(client.score("lm", ["the cat sat"]), offline["lm"].score(["the cat sat"]))
 
 
 class TestExplain:
-    def test_numbers_and_pictures(self, client, offline):
+    def test_json_has_numbers_and_pictures(self, client, offline):
         seen = client.explain("translate", "lens", "abc")
         pictures = seen.pop("pictures")
         assert seen == json.loads(offline["translate"].explain("abc", "lens").to_json())
@@ -217,7 +217,7 @@ class TestExplain:
     def test_files(self, client, form, begins):
         assert client.explain_as(form, "translate", "lens", "abc").startswith(begins)
 
-    def test_the_trace_is_compact_and_whole(self, client):
+    def test_the_trace_has_all_tensors(self, client):
         content = client.explain_as("trace", "translate", "lens", "abc")
         tensors = load_tensors(content)
         assert {tensor.dtype for tensor in tensors.values()} <= {
@@ -231,7 +231,7 @@ class TestExplain:
 
 
 class TestRuns:
-    def test_what_was_logged_after_so_many_lines(self, client, folders):
+    def test_the_log_after_some_lines(self, client, folders):
         lines = (folders["translate"] / "run" / "metrics.jsonl").read_text().splitlines()
         run = client.run("translate")
         assert run["rows"] == [json.loads(line) for line in lines]
@@ -241,7 +241,7 @@ class TestRuns:
         assert client.run("translate", after=2)["rows"] == run["rows"][2:]
         assert client.run("translate", after=1000)["rows"] == []
 
-    def test_a_checkpoint_is_a_model_too(self, client):
+    def test_a_checkpoint_can_be_used(self, client):
         best = client.predict("translate@best", ["abc"])
         assert alike(
             best, client.predict("translate", ["abc"])
@@ -249,8 +249,8 @@ class TestRuns:
         assert client.predict("translate@last", ["abc"])
         assert client.explain("translate@last", "lens", "abc")["view"] == "lens"
 
-    def test_a_run_in_progress_has_curves_and_then_a_model(self, serving, folders, tmp_path):
-        """As it is found: first its log alone, with a line half written; then a checkpoint; then the whole."""
+    def test_a_run_in_progress(self, serving, folders, tmp_path):
+        """First there is only its log, with an incomplete line; then a checkpoint; then the whole model."""
         run, whole = tmp_path / "young" / "run", folders["translate"]
         run.mkdir(parents=True)
         for name in ("recipe.toml", "tokenizer.json"):
@@ -281,12 +281,12 @@ class TestRuns:
         assert client.run("young")["running"] is False
 
 
-def test_two_models_of_one_name_are_told_apart(serving, folders):
+def test_two_models_of_one_name_get_different_names(serving, folders):
     server = serving([folders["lm"], folders["lm"]])
     assert [model["name"] for model in Client(server.address).models()] == ["lm", "lm~2"]
 
 
-def test_the_server_counts(client):
+def test_the_counters(client):
     client.predict("translate", ["abc"])
     lines = client.metrics().splitlines()
     kinds = {line.split()[2]: line.split()[3] for line in lines if line.startswith("# TYPE ")}
@@ -302,20 +302,20 @@ def test_the_server_counts(client):
     assert float(values["seqlab_places_taken"]) == 0
 
 
-def test_the_manual_names_every_route_and_field(server, client):
+def test_the_api_docs_name_every_route_and_field(server, client):
     assert client.healthy()
-    manual = urllib.request.urlopen(f"{server.address}/docs", timeout=30).read().decode()
+    docs_page = urllib.request.urlopen(f"{server.address}/docs", timeout=30).read().decode()
     document = json.load(urllib.request.urlopen(f"{server.address}/openapi.json", timeout=30))
     for path in document["paths"]:
-        assert path in manual
+        assert path in docs_page
     for field in ("inputs", "decode.temperature", "options.ablate", "written"):
-        assert f"<code>{field}</code>" in manual
-    assert "<script" not in manual
-    assert "style=" not in manual
+        assert f"<code>{field}</code>" in docs_page
+    assert "<script" not in docs_page
+    assert "style=" not in docs_page
 
 
-@pytest.mark.parametrize("path", ["/", "/page/manual.css", "/docs"])
-def test_pages_come_with_their_type(server, path):
+@pytest.mark.parametrize("path", ["/", "/page/api_docs.css", "/docs"])
+def test_pages_have_their_content_type(server, path):
     with urllib.request.urlopen(server.address + path, timeout=30) as answer:
         kind = "text/css" if path.endswith(".css") else "text/html"
         assert answer.headers["content-type"] == f"{kind}; charset=utf-8"

@@ -1,4 +1,4 @@
-"""The interface is what its own document says: requests made from the document get answers that are in it."""
+"""The API conforms to its OpenAPI document: requests generated from the document get answers that are in it."""
 
 import re
 import shlex
@@ -49,7 +49,7 @@ def document(server):
     return schemathesis.openapi.from_url(f"{server.address}/openapi.json")
 
 
-def test_all_of_it_is_tried(document):
+def test_all_routes_are_tested(document):
     assert {
         (found.ok().method.upper(), found.ok().path) for found in document.get_all_operations()
     } == set(OPERATIONS)
@@ -57,7 +57,7 @@ def test_all_of_it_is_tried(document):
 
 @pytest.mark.parametrize("mode", GenerationMode, ids=lambda mode: mode.value)
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_the_document_is_true(document, folders, method, path, mode):
+def test_answers_conform_to_the_document(document, folders, method, path, mode):
     operation = document[path][method]
     if mode is GenerationMode.NEGATIVE and method == "GET":
         pytest.skip("there is nothing to get wrong in it")
@@ -71,7 +71,7 @@ def test_the_document_is_true(document, folders, method, path, mode):
         view=st.sampled_from(VIEWS),
     )
     def agrees(case, model, view):
-        """Mostly about models and views that exist, so that more is seen than that they do not."""
+        """Mostly name models and views that exist, so that more than the 404 is tested."""
         if model is not None and mode is GenerationMode.POSITIVE:
             if isinstance(case.body, dict):
                 case.body["model"] = model
@@ -88,7 +88,7 @@ def test_the_document_is_true(document, folders, method, path, mode):
 
 
 def test_every_curl_of_the_guide_works_and_every_route_has_one(document, server, tmp_path):
-    """With the guide's models replaced by ours."""
+    """The guide's models are replaced by the test models."""
     if shutil.which("curl") is None:
         pytest.skip("needs curl")
     guide = (Path(__file__).parents[2] / "docs" / "serve.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Many clients of another process at once, asking the model of dates that comes with the package.
+"""Many concurrent clients in another process, using the shipped model of dates.
 
 Right answers, more of them together than one by one, and no growth.
 SEQLAB_LOAD_SECONDS, of each way, and SEQLAB_LOAD_REQUESTS make it shorter.
@@ -100,7 +100,7 @@ while True:
 
 @contextmanager
 def served(folder, **bounds):
-    """A server in a process of its own: its address, and its process."""
+    """Start a server in its own process; return its address and the process."""
     words = [sys.executable, "-c", SERVER, str(folder), repr(bounds)]
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
@@ -114,7 +114,7 @@ def served(folder, **bounds):
 
 
 def asked_by_many(address, questions, *, seconds, most=10**9, clients=CLIENTS):
-    """What many clients in one process saw, and how soon a process of its own was told that the server is well."""
+    """Return the results of many clients in one process, and the latency of /healthz in another."""
     words = [sys.executable, "-c", ASKING, address, str(seconds), str(most), str(clients)]
     watch = subprocess.Popen(
         [sys.executable, "-c", WATCHING, address], stdout=subprocess.PIPE, text=True
@@ -154,7 +154,7 @@ def questions():
     return asked
 
 
-def test_together_is_right_and_faster_than_one_by_one(questions):
+def test_batched_answers_are_correct_and_faster(questions):
     beams = [each for each in questions if "beam" in each[0]["decode"]]
     rates, busy = (
         {},
@@ -163,7 +163,7 @@ def test_together_is_right_and_faster_than_one_by_one(questions):
     for name, asked, bounds in (
         ("mixed", questions, {}),
         ("together", beams, {}),
-        ("one by one", beams, {"rows": 1, "gather": 0.0}),
+        ("one by one", beams, {"rows": 1, "gather_seconds": 0.0}),
     ):
         with served(DATES, **bounds) as (address, _):
             seen = asked_by_many(address, asked, seconds=SECONDS)
@@ -180,8 +180,8 @@ def test_together_is_right_and_faster_than_one_by_one(questions):
     assert rates["together"] > 3 * rates["one by one"]
 
 
-def test_more_than_it_can_do_is_sent_away_and_the_rest_is_right(questions):
-    with served(DATES, line=8) as (address, _):
+def test_overload_is_refused_and_other_answers_are_correct(questions):
+    with served(DATES, queue=8) as (address, _):
         seen = asked_by_many(address, questions, seconds=min(10.0, SECONDS))
     assert seen["other"].keys() == {"503"}
     assert set(seen["retry"]) == {"1"}

@@ -1,4 +1,4 @@
-"""The page in a real browser, before a real server: each pane shows the numbers that Python gives."""
+"""The page in a real browser with a real server: each pane shows the numbers that the library computes."""
 
 import json
 import random
@@ -19,7 +19,7 @@ from seqlab.data.png import png
 from seqlab.data.scenes import make_pictures
 from seqlab.explain import palette
 from seqlab.model import RUN, STORES
-from seqlab.serve.work import next_tokens
+from seqlab.serve.inference import next_tokens
 
 PAGE = Path(__file__).parents[2] / "seqlab" / "serve" / "page"
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -66,7 +66,7 @@ def _write(path, lines):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Four small models by name, trained in seconds; what they say is of no matter, only that the page shows it."""
+    """Small models by name, trained in seconds; only what the page shows matters, not their quality."""
     folder, keyed = tmp_path_factory.mktemp("pages"), random.Random(1)
     days = [
         (keyed.randint(1, 28), keyed.randint(0, 3), keyed.randint(1950, 2020)) for _ in range(80)
@@ -119,7 +119,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(models):
-    """Where a server of these models listens, in a process of its own."""
+    """The address of a server of these models, in a process of its own."""
     command = [
         sys.executable,
         "-m",
@@ -153,7 +153,7 @@ def browser():
 
 @pytest.fixture
 def look(browser, address):
-    """A function that opens a view by its link. At the end no error was logged, and only the server was asked."""
+    """A function that opens a view by its link; at the end, nothing was logged and only the server was contacted."""
     complaints, asked, contexts = [], [], []
 
     def opened(model="", given=None, pane="", width=1280, **controls):
@@ -186,7 +186,7 @@ def look(browser, address):
 
 
 def settled(page):
-    """Wait until the pane has drawn what it was asked for."""
+    """Wait until the pane has drawn its result."""
     page.wait_for_selector("#pane:not([busy]) .result > *")
     page.wait_for_load_state("networkidle")
 
@@ -200,7 +200,7 @@ def value(page, selector):
 
 
 def hover(page, name, row, column):
-    """Rest on a cell of a matrix."""
+    """Move the pointer to a cell of a matrix."""
     matrix = page.locator(f"seq-matrix[data-name={name}]")
     matrix.scroll_into_view_if_needed()
     box = matrix.locator("canvas").bounding_box()
@@ -213,7 +213,7 @@ def hover(page, name, row, column):
 
 
 def until(page, condition):
-    """Wait for something that no selector can tell; the page's policy forbids that it watches for us."""
+    """Wait for a condition without a selector; the page's security policy forbids `wait_for_function`."""
     for _ in range(200):
         if page.evaluate(condition):
             return
@@ -278,7 +278,7 @@ def test_follow_goes_from_the_whole_to_one_number_by_clicks(look, models):
 
 
 @pytest.mark.browser
-def test_decode_shows_the_chances_and_takes_what_is_forced(look, models):
+def test_decode_shows_probabilities_and_accepts_a_forced_token(look, models):
     page = look("book", TEXT, "decode", temperature="0.5", top_k="5", top_p="0.9")
     settings = {"temperature": 0.5, "top_k": 5, "top_p": 0.9, "most": 50}
     said = next_tokens(models["book"].bundle, TEXT, [], **settings)["candidates"]
@@ -321,7 +321,7 @@ def test_decode_plays_to_the_end_and_pauses(look, models):
     assert written == ids
     page.locator("[data-key=step]").evaluate(
         "step => { step.click(); step.click() }"
-    )  # the second knows nothing yet
+    )  # the second click comes before the answer to the first
     page.wait_for_selector(f"[data-key=written-{len(ids)}]")
     settled(page)
     page.click("[data-key=back]")
@@ -334,7 +334,7 @@ def test_decode_plays_to_the_end_and_pauses(look, models):
 
 
 @pytest.mark.browser
-def test_attention_under_the_pointer_is_the_weight(look, models):
+def test_pointing_at_attention_shows_the_weight(look, models):
     page = look("turned", SENTENCE, "attention", layer="encoder.1.attention", head="2")
     maps = models["turned"].explain(SENTENCE, "attention").data["maps"]
     weights = next(m for m in maps if m["name"] == "encoder.1.attention")["weights"]
@@ -350,7 +350,7 @@ def test_attention_under_the_pointer_is_the_weight(look, models):
     assert value(page, "seq-matrix .readout b") == pytest.approx(cross[0, 1, 1], rel=1e-5)
     page.focus("seq-lines canvas")
     page.keyboard.press("ArrowDown")
-    assert "looks at" in page.inner_text("seq-lines .readout")
+    assert "attends to" in page.inner_text("seq-lines .readout")
 
 
 @pytest.mark.browser
@@ -374,7 +374,7 @@ def test_attention_of_a_long_input_comes_from_its_trace(look, models):
 
 
 @pytest.mark.browser
-def test_attention_over_a_picture_of_the_server_s_or_of_one_s_own(look, models, tmp_path):
+def test_attention_over_a_served_or_uploaded_picture(look, models, tmp_path):
     model, page = models["scenes"], look("scenes", None, "attention")
     shown = page.locator(".examples img")
     assert shown.count() == 5
@@ -400,7 +400,7 @@ def test_attention_over_a_picture_of_the_server_s_or_of_one_s_own(look, models, 
 
 
 @pytest.mark.browser
-def test_beam_replays_what_another_width_would_find(look, models):
+def test_beam_replays_another_width(look, models):
     asked = {"beam": 4, "length_penalty": 1.0, "replay_beam": 2, "replay_penalty": 0.0}
     page = look("dates", DATE, "beam", beam="4", penalty="1", replay_beam="2", replay_penalty="0")
     said = models["dates"].explain(DATE, "beam", **asked).data
@@ -442,8 +442,8 @@ def test_inside_text_by_a_unit_and_saliency(look, models):
 
 
 @pytest.mark.browser
-def test_inside_shows_a_view_that_it_does_not_know_by_name(look, models):
-    """A new view needs nothing on the page: it is offered under its name, and its pictures are drawn."""
+def test_inside_shows_any_view(look, models):
+    """A new view needs no code on the page: it is offered under its name, and its pictures are drawn."""
     page = look("book", TEXT, "inside", look="surprisal")
     assert "surprisal" in page.locator("select option").all_inner_texts()
     assert page.locator("main svg").count() >= 1
@@ -460,7 +460,7 @@ def test_inside_gradient_verdict(look, models):
 
 
 @pytest.mark.browser
-def test_what_if_a_head_is_silent_or_a_word_is_another(look, models):
+def test_what_if_ablates_a_head_or_replaces_a_word(look, models):
     page = look("turned", SENTENCE, "what-if")
     page.click("[data-ablate='decoder.1.cross.heads:1']")
     page.wait_for_selector(".answer.after")
@@ -488,7 +488,7 @@ def test_compare_two_models_and_a_checkpoint(look, models):
 
 
 @pytest.mark.browser
-def test_training_draws_the_run_and_what_is_added_to_it(look, models):
+def test_training_draws_the_run_and_its_new_lines(look, models):
     log = models["book"].path / "run" / "metrics.jsonl"
     rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     last = [row["loss"] for row in rows if "loss" in row][-1]
@@ -505,7 +505,7 @@ def test_training_draws_the_run_and_what_is_added_to_it(look, models):
         )
     page = look("book", TEXT, "training")
     assert value(page, "[data-series=loss]") == 0.125
-    assert "goes on" in page.inner_text("[role=status].hint")
+    assert "in progress" in page.inner_text("[role=status].hint")
     with log.open("a", encoding="utf-8") as file:
         file.write(
             json.dumps({"step": rows[-1]["step"] + 2, "loss": 0.0625, "seconds": 99.5}) + "\n"
@@ -517,9 +517,9 @@ def test_training_draws_the_run_and_what_is_added_to_it(look, models):
 
 
 @pytest.mark.browser
-def test_a_pane_that_does_not_apply_says_so_and_names_those_that_do(look):
+def test_a_pane_that_does_not_apply_names_those_that_do(look):
     page = look("tagger", WORDS, "decode")
-    assert "writes nothing token by token" in page.inner_text(".empty")
+    assert "does not generate token by token" in page.inner_text(".empty")
     assert page.locator(".empty button").all_inner_texts() == [
         "Follow",
         "Inside",
@@ -567,7 +567,7 @@ def test_the_keyboard_moves_between_tabs(look):
 
 
 @pytest.mark.browser
-def test_every_control_is_named_and_explained(look):
+def test_every_control_has_a_name_and_an_explanation(look):
     page = look("turned", SENTENCE, "follow")
     for pane in PANES:
         page.click(f"#tab-{pane}")
@@ -586,10 +586,10 @@ def test_nothing_scrolls_sideways_on_a_small_screen(look):
 
 
 @pytest.mark.browser
-def test_text_is_text(look):
+def test_text_is_not_interpreted_as_html(look):
     given = '<script>document.title="gone"</script> "שלום" 🦊'
     page = look("book", given, "decode")
-    assert page.inner_text(".token.given") == given
+    assert page.inner_text(".token.prompt") == given
     assert page.input_value("textarea") == given
     assert page.title().startswith("Decode")
     for pane in PANES:
@@ -600,7 +600,7 @@ def test_text_is_text(look):
 
 
 @pytest.mark.browser
-def test_what_the_server_refuses_is_told(look):
+def test_errors_of_the_server_are_shown(look):
     page = look("dates", DATE, "inside", look="saliency", position="99")
     assert page.inner_text(".empty.error p") == "There is no position 99 in the answer"
     assert page.inner_text(".empty.error .hint").startswith("There are: 1 ")
@@ -609,7 +609,7 @@ def test_what_the_server_refuses_is_told(look):
 
 
 @pytest.mark.browser
-def test_a_view_is_saved_as_a_file_of_its_own(look):
+def test_a_view_can_be_saved_as_a_file(look):
     page = look("dates", DATE, "beam")
     with page.expect_download() as saved:
         page.click("text=Save this view")
@@ -639,7 +639,7 @@ def test_the_page_has_the_colours_of_the_pictures():
         )
 
 
-def test_the_page_is_small_and_asks_nobody():
+def test_the_page_is_small_and_loads_nothing_from_elsewhere():
     scripts = {file.name: file.read_text("utf-8") for file in PAGE.glob("*.js")}
     assert sum(len(text.splitlines()) for text in scripts.values()) < 4000
     for name, text in (scripts | {"page.css": (PAGE / "page.css").read_text("utf-8")}).items():

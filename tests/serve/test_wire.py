@@ -1,4 +1,4 @@
-"""Connections: who may ask, how slowly, how many at once, and how it all ends."""
+"""Connections: access, slow clients, limits, and shutdown."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ def connected(server):
 
 
 def heard(connection):
-    """All that comes until the other side hangs up."""
+    """Receive until the other side closes the connection."""
     parts = []
     try:
         while part := connection.recv(65536):
@@ -43,7 +43,7 @@ def head(path="/v1/predict", method="POST", length=None, host="127.0.0.1", more=
 
 
 def told(answer):
-    """Status, sentence and hint of a raw answer, which always has the policy on it."""
+    """Return status, message and hint of a raw answer, and check its security headers."""
     top, _, body = answer.partition(b"\r\n\r\n")
     assert POLICY.encode() in top, answer
     said = json.loads(body)
@@ -52,7 +52,7 @@ def told(answer):
 
 @pytest.fixture(scope="module")
 def hasty(serving, folders):
-    """A server that waits for nobody."""
+    """A server with very short time limits."""
     bounds = {
         "headers_seconds": 0.4,
         "body_seconds": 0.4,
@@ -66,15 +66,15 @@ class TestSlowClients:
     @pytest.mark.parametrize(
         "sent", [b"", b"POST /v1/pre", b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"]
     )
-    def test_half_sent_headers_are_not_waited_for(self, hasty, sent):
+    def test_incomplete_headers_time_out(self, hasty, sent):
         connection, began = connected(hasty), time.monotonic()
         connection.sendall(sent)
         status, error, hint = told(heard(connection))
-        assert (status, error) == (408, "the headers did not come within 0.4 seconds")
-        assert hint == "send them at once."
+        assert (status, error) == (408, "the headers were not received within 0.4 seconds")
+        assert hint == "send all headers at once."
         assert 0.3 < time.monotonic() - began < 10
 
-    def test_nor_are_headers_that_trickle(self, hasty):
+    def test_slow_headers_time_out(self, hasty):
         connection, began = connected(hasty), time.monotonic()
         with pytest.raises(OSError), connection:  # noqa: PT012  (some write is the first to fail)
             for byte in b"GET / HTTP/1.1\r\nX: " + b"x" * 1000:
@@ -82,7 +82,7 @@ class TestSlowClients:
                 time.sleep(0.05)
         assert time.monotonic() - began < 10
 
-    def test_nor_those_of_a_second_request(self, hasty):
+    def test_headers_of_a_second_request_time_out(self, hasty):
         first = HTTPConnection(hasty.address.removeprefix("http://"), timeout=PATIENCE)
         first.request("GET", "/healthz")
         first.getresponse().read()
@@ -91,28 +91,28 @@ class TestSlowClients:
         assert told(heard(connection))[0] == 408
 
     @pytest.mark.parametrize("sent", [b"", BODY[:10]])
-    def test_half_a_body_is_not_waited_for(self, hasty, sent):
+    def test_an_incomplete_body_times_out(self, hasty, sent):
         connection, began = connected(hasty), time.monotonic()
         connection.sendall(head() + sent)
         status, error, hint = told(heard(connection))
-        assert (status, error) == (408, "the body did not come within 0.4 seconds")
-        assert hint == "send it at once."
+        assert (status, error) == (408, "the body was not received within 0.4 seconds")
+        assert hint == "send the whole body at once."
         assert time.monotonic() - began < 10
 
-    def test_many_half_sent_bodies_do_not_keep_others_out(self, hasty):
+    def test_incomplete_bodies_do_not_block_others(self, hasty):
         slow = [connected(hasty) for _ in range(10)]
         for connection in slow:
             connection.sendall(head() + BODY[:5])
         assert Client(hasty.address).predict("translate", ["abc"])
         assert all(told(heard(connection))[0] == 408 for connection in slow)
 
-    def test_more_connections_than_there_may_be_are_told_so(self, hasty):
+    def test_too_many_connections_are_refused(self, hasty):
         time.sleep(0.6)  # until whoever came before is gone
         held = [connected(hasty) for _ in range(12)]
         status, error, hint = told(heard(connected(hasty)))
         assert (status, error, hint) == (
             503,
-            "there are too many connections",
+            "too many connections",
             "try again in a second.",
         )
         for connection in held:
@@ -121,8 +121,8 @@ class TestSlowClients:
         while not Client(hasty.address).healthy():
             assert time.monotonic() < deadline
 
-    def test_who_does_not_read_is_cut_off(self, serving, folders):
-        """An answer that is asked for again and again and never read: the buffers fill, and then the time is up."""
+    def test_a_client_that_does_not_read_is_disconnected(self, serving, folders):
+        """Answers that are requested again and again and never read fill the buffers; then the time limit applies."""
         server = serving([folders["translate"]], stalled_seconds=0.5)
         connection = connected(server)
         connection.settimeout(PATIENCE)
@@ -133,12 +133,12 @@ class TestSlowClients:
         connection.close()
         assert Client(server.address).healthy()
 
-    def test_what_is_no_http_is_told_so(self, hasty):
+    def test_invalid_http_is_refused(self, hasty):
         connection = connected(hasty)
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
-        assert told(heard(connection))[:2] == (400, "this is no HTTP that can be read")
+        assert told(heard(connection))[:2] == (400, "the request is not valid HTTP")
 
-    def test_too_large_a_body_is_refused_before_it_comes(self, hasty):
+    def test_a_large_body_is_refused_by_its_length(self, hasty):
         for more in (
             head(length=2**30),
             head(length=0, more="").replace(b"Content-Length: 0", b"Content-Length: -1"),
@@ -158,38 +158,41 @@ class TestSlowClients:
         assert b" 413 " in heard(connection)[:20]
 
 
-class TestWhoMayAsk:
+class TestAccess:
     @pytest.mark.parametrize(
         "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1", "a b"]
     )
-    def test_a_name_that_is_not_ours_is_refused(self, hasty, host):
+    def test_an_unknown_host_is_refused(self, hasty, host):
         connection = connected(hasty)
         connection.sendall(head("/healthz", "GET", 0, host))
         status, error, hint = told(heard(connection))
         assert status == 421
-        assert error == f"this server is not '{host}'"
+        assert error == f"unknown host '{host}'"
         assert hint
 
     @pytest.mark.parametrize(
         "host", ["localhost", "LOCALHOST:80", "127.0.0.1:9", "[::1]:80", "192.168.0.7"]
     )
-    def test_numbers_and_this_machine_are_ours(self, hasty, host):
+    def test_ip_addresses_and_localhost_are_accepted(self, hasty, host):
         connection = connected(hasty)
         connection.sendall(head("/healthz", "GET", 0, host, "Connection: close\r\n"))
         assert heard(connection).startswith(b"HTTP/1.1 200")
 
     @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
-    def test_another_sites_page_may_not_ask(self, hasty, origin):
+    def test_another_origin_is_refused(self, hasty, origin):
         connection = connected(hasty)
         connection.sendall(head(more=f"Origin: {origin}\r\n") + BODY)
-        assert told(heard(connection))[:2] == (403, "another site's page may not ask here")
+        assert told(heard(connection))[:2] == (
+            403,
+            "requests from pages of other sites are refused",
+        )
 
-    def test_our_own_page_may(self, hasty):
+    def test_the_own_origin_is_accepted(self, hasty):
         connection = connected(hasty)
         connection.sendall(head(more="Origin: http://127.0.0.1\r\nConnection: close\r\n") + BODY)
         assert heard(connection).startswith(b"HTTP/1.1 200")
 
-    def test_beyond_this_machine_a_token_is_needed(self, serving, folders):
+    def test_a_public_host_needs_a_token(self, serving, folders):
         server = serving([folders["translate"]], host="0.0.0.0")
         address = server.address.replace("0.0.0.0", "127.0.0.1")
         assert len(server.token) >= 20
@@ -201,24 +204,24 @@ class TestWhoMayAsk:
                 other.metrics,
                 lambda o=other: o.predict("translate", ["abc"]),
             ):
-                with pytest.raises(ServerError, match="a token is needed here") as refused:
+                with pytest.raises(ServerError, match="this server needs a token") as refused:
                     ask()
                 assert refused.value.status == 401
         assert Client(address, token=server.token).predict("translate", ["abc"])
 
-    def test_a_token_can_be_given(self, serving, folders):
+    def test_a_chosen_token(self, serving, folders):
         server = serving([folders["translate"]], token="sesame")
         assert Client(server.address, token="sesame").models()
-        with pytest.raises(ServerError, match="a token is needed here"):
+        with pytest.raises(ServerError, match="this server needs a token"):
             Client(server.address).models()
 
-    def test_what_this_machine_is(self):
+    def test_loopback_addresses(self):
         assert all(map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "localhost"]))
         assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.0.7", "example.org"]))
 
 
-def test_an_answer_is_not_held_back(server):
-    """Many on one connection: each would take 40 ms if its second part waited for the receipt of the first."""
+def test_answers_are_not_delayed(server):
+    """Each answer on one connection would take 40 ms longer if its body waited until its headers are acknowledged."""
     connection = HTTPConnection(server.address.removeprefix("http://"), timeout=PATIENCE)
     times = []
     for _ in range(30):
@@ -231,8 +234,8 @@ def test_an_answer_is_not_held_back(server):
 
 
 class TestUnderLoad:
-    def test_together_is_what_each_is_alone(self, client, offline):
-        """Whatever arrives at once, sampled with its own seed, is what the library says to it alone."""
+    def test_batched_requests_equal_single_ones(self, client, offline):
+        """Concurrent requests, sampled with seeds of their own, equal the library's answers to each."""
         asked = [
             (text, seed)
             for text in ("abc", "fed", "ca", "bb", "abcdef", "fa", "ed", "aab")
@@ -260,8 +263,8 @@ class TestUnderLoad:
             first != second for first, second in answers
         )  # the rows of a request are drawn one by one
 
-    def test_one_request_that_fails_leaves_those_beside_it_alone(self, client, offline):
-        """Both are of one kind; too long a prefix for one of them is none for the other."""
+    def test_a_failing_request_does_not_affect_its_batch(self, client, offline):
+        """Both are in one batch, and the prefix is too long for one of them."""
         good, bad = ["the cat"], ["x" * 10_001]
         with ThreadPoolExecutor(8) as pool:
             fine = [pool.submit(client.predict, "lm", good) for _ in range(4)]
@@ -270,8 +273,8 @@ class TestUnderLoad:
         assert [each.result()[0]["output"] for each in fine] == [expected] * 4
         assert all("10,001 letters" in str(each.exception()) for each in wrong)
 
-    def test_a_full_line_answers_503_and_health_is_told_at_once(self, serving, folders):
-        server = serving([folders["lm"]], line=2)
+    def test_a_full_queue_answers_503_and_health_answers_at_once(self, serving, folders):
+        server = serving([folders["lm"]], queue=2)
         client = Client(server.address, timeout=PATIENCE)
 
         def ask(seed):
@@ -294,23 +297,26 @@ class TestUnderLoad:
         assert statuses.count(200) >= 2
         assert longest < 1.0  # 100 ms where the machine has nothing else to do: see the load test
 
-    def test_what_takes_too_long_is_given_up_and_the_next_is_served(self, serving, folders):
+    def test_a_slow_request_times_out_and_the_next_is_served(self, serving, folders):
         server = serving([folders["lm"]], seconds=0.5)
         client = Client(server.address, timeout=PATIENCE)
-        with pytest.raises(ServerError, match=r"it took more than 0\.5 seconds") as late:
+        with pytest.raises(ServerError, match=r"the answer took more than 0\.5 seconds") as late:
             client.predict("lm", ["the"] * 256, max_length=1000, beam=32)
-        assert (late.value.status, late.value.hint) == (504, "ask for less at a time.")
+        assert (late.value.status, late.value.hint) == (
+            504,
+            "send fewer inputs, or lower max_length.",
+        )
         began = time.monotonic()
         assert client.predict("lm", ["the"], max_length=2)
         assert time.monotonic() - began < 10
 
-    def test_so_is_a_stream(self, serving, folders):
+    def test_a_slow_stream_times_out(self, serving, folders):
         client = Client(serving([folders["lm"]], seconds=0.3).address, timeout=PATIENCE)
-        with pytest.raises(ServerError, match=r"it took too long|broke off"):
+        with pytest.raises(ServerError, match=r"the answer took too long|is incomplete"):
             list(client.generate("lm", "the", max_length=1000, temperature=1.0))
 
-    def test_a_client_that_goes_away_frees_its_place(self, serving, folders):
-        server = serving([folders["lm"]], line=1)
+    def test_a_disconnected_client_frees_its_slot(self, serving, folders):
+        server = serving([folders["lm"]], queue=1)
         client = Client(server.address, timeout=PATIENCE)
         body = json.dumps(
             {"model": "lm", "inputs": ["the"] * 256, "decode": {"beam": 32, "max_length": 1000}}
@@ -325,8 +331,8 @@ class TestUnderLoad:
             assert time.monotonic() < deadline
         assert client.predict("lm", ["the"], max_length=2)
 
-    def test_so_does_one_that_leaves_a_stream(self, serving, folders):
-        server = serving([folders["lm"]], line=1)
+    def test_a_client_that_leaves_a_stream_frees_its_slot(self, serving, folders):
+        server = serving([folders["lm"]], queue=1)
         client = Client(server.address, timeout=PATIENCE)
         pieces = client.generate("lm", "the", max_length=1000, temperature=1.0)
         next(pieces)
@@ -337,7 +343,7 @@ class TestUnderLoad:
             assert time.monotonic() < deadline
         assert client.predict("lm", ["the"], max_length=2)
 
-    def test_a_stream_lets_others_have_their_turn(self, client):
+    def test_other_requests_run_between_the_tokens_of_a_stream(self, client):
         pieces = client.generate("lm", "the", max_length=200, temperature=1.0)
         next(pieces)
         assert client.predict(
@@ -345,7 +351,7 @@ class TestUnderLoad:
         )  # while the stream is open and not nearly at its end
         assert len(list(pieces)) > 150
 
-    def test_stopping_finishes_what_is_being_answered(self, serving, folders):
+    def test_stopping_completes_requests_in_progress(self, serving, folders):
         server = serving([folders["lm"]])
         client = Client(server.address, timeout=PATIENCE)
         with ThreadPoolExecutor(1) as pool:

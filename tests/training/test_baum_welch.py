@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.hmm_fit import (
-    Family,
     HMMSettings,
+    HMMShape,
     baum_welch,
     count_hmm,
     fit_hmm,
@@ -56,7 +56,7 @@ def data(kind, num=60, length=40, seed=1):
 
 
 def family(kind, num_states=3):
-    return Family(num_states, kind, num_symbols=5 if kind == "categorical" else None)
+    return HMMShape(num_states, kind, num_symbols=5 if kind == "categorical" else None)
 
 
 def numbers(*shape, seed=0):
@@ -89,7 +89,7 @@ def assert_same(one, other, **tolerance):
         torch.testing.assert_close(tensor, other.tensors()[name], **tolerance)
 
 
-def test_one_step_is_the_textbooks():
+def test_one_step_equals_the_textbook():
     """E11 from the expected counts over all 2⁴ paths."""
     start = HMM(
         torch.tensor([0.6, 0.4]).double(),
@@ -163,7 +163,7 @@ def test_the_likelihood_never_falls(kind, num_states, seed, pseudo, gaps, labell
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_restart_finds_the_planted_model(kind):
+def test_a_restart_recovers_the_true_model(kind):
     _, evidence = data(kind, num=150, length=60)
     fit = fit_hmm(evidence, family(kind), settings=HMMSettings(restarts=3, iterations=200))
     assert fit.best.converged
@@ -174,7 +174,7 @@ def test_a_restart_finds_the_planted_model(kind):
     assert_same(in_order(fit.best.model, planted(kind)), planted(kind), atol=0.1, rtol=0.1)
 
 
-def test_holes_in_the_data_do_not_keep_the_planted_model_from_being_found():
+def test_the_true_model_is_recovered_despite_missing_values():
     """A fifth of the positions unobserved, a third of the features missing at the others, what lies there is NaN."""
     _, evidence = data("full", num=200, length=60)
     observed, present = numbers(200, 60, seed=5) > -0.84, numbers(200, 60, 2, seed=6) > -0.43
@@ -185,12 +185,12 @@ def test_holes_in_the_data_do_not_keep_the_planted_model_from_being_found():
     assert_same(in_order(fit.best.model, planted("full")), planted("full"), atol=0.15, rtol=0.15)
 
 
-def test_counting_is_division():
+def test_counting_gives_relative_frequencies():
     observations, labels = (
         Padded.from_rows([[0, 1, 1], [2, 0]]),
         torch.tensor([[0, 0, 1], [1, 0, -1]]),
     )
-    model = count_hmm(HMMData(observations, labels=labels), Family(2, num_symbols=3))
+    model = count_hmm(HMMData(observations, labels=labels), HMMShape(2, num_symbols=3))
     expected = {
         "initial": [1 / 2, 1 / 2],
         "transitions": [[1 / 2, 1 / 2], [1.0, 0.0]],
@@ -201,7 +201,7 @@ def test_counting_is_division():
 
     smooth = HMMSettings(pseudo=1.0, pseudo_emissions=0.5)
     smoothed = count_hmm(
-        HMMData(observations, labels=labels), Family(2, num_symbols=3), settings=smooth
+        HMMData(observations, labels=labels), HMMShape(2, num_symbols=3), settings=smooth
     )
     torch.testing.assert_close(
         smoothed.transitions, torch.tensor([[2 / 4, 2 / 4], [2 / 3, 1 / 3]]).double()
@@ -229,11 +229,11 @@ def test_counted_gaussians_have_the_moments_of_their_vectors(kind):
 def test_counting_without_all_labels_is_refused():
     evidence = HMMData(Padded.from_rows([[0, 1]]), labels=torch.tensor([[0, -1]]))
     with pytest.raises(DataError, match="a label at every position"):
-        count_hmm(evidence, Family(2))
+        count_hmm(evidence, HMMShape(2))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_some_labels_and_the_rest_without_are_better_than_the_labels_alone(kind):
+def test_unlabelled_rows_improve_on_labelled_rows_alone(kind):
     """Three labelled rows among sixty: they name the states, and the others sharpen them."""
     states, evidence = data(kind, num=60, length=40)
     labels = states.clone()
@@ -251,13 +251,15 @@ def test_some_labels_and_the_rest_without_are_better_than_the_labels_alone(kind)
         float((m.posterior(unseen.observations).gamma.argmax(-1) == truth).double().mean())
         for m in (few, both)
     ]
-    told = [float(m.posterior(unseen.observations).log_likelihood.sum()) for m in (few, both)]
+    likelihoods = [
+        float(m.posterior(unseen.observations).log_likelihood.sum()) for m in (few, both)
+    ]
     assert right[1] > right[0] - 0.005
     assert right[1] > 0.85
-    assert told[1] > told[0]
+    assert likelihoods[1] > likelihoods[0]
 
 
-def test_a_label_holds_its_position():
+def test_a_known_label_fixes_its_state():
     """With every position labelled, EM has nothing to decide, whatever it starts from."""
     states, evidence = data("categorical")
     labelled = replace(evidence, labels=states)
@@ -268,7 +270,7 @@ def test_a_label_holds_its_position():
         assert_same(run.model, count_hmm(labelled, family("categorical")))
 
 
-def test_a_weight_is_a_number_of_copies():
+def test_a_weight_equals_copies_of_a_row():
     _, evidence = data("full", num=4, length=20)
     copies = torch.tensor([0, 0, 0, 2, 3])
     weights = torch.tensor([3.0, 0.0, 1.0, 1.0], dtype=torch.float64)
@@ -282,19 +284,19 @@ def test_a_weight_is_a_number_of_copies():
     )
 
 
-def test_the_size_of_batches_changes_nothing(monkeypatch):
+def test_results_do_not_depend_on_the_size_of_batches(monkeypatch):
     lengths = torch.tensor([3, 12, 7, 12, 1, 0])
     evidence = HMMData(
         Padded(data("categorical", num=6, length=12)[1].observations.values, lengths)
     )
     start = start_hmm(evidence, family("categorical"), seed=0)
     whole = baum_welch(start, evidence, settings=HMMSettings(iterations=5))
-    monkeypatch.setattr(em, "_CELLS", 1)
+    monkeypatch.setattr(em, "_MAX_NUMBERS", 1)
     assert len(grouped(evidence, 3)) == 5
     assert_same(baum_welch(start, evidence, settings=HMMSettings(iterations=5)).model, whole.model)
 
 
-def test_a_state_that_nothing_visits_keeps_its_parameters():
+def test_an_unvisited_state_keeps_its_parameters():
     start = HMM(
         torch.tensor([1.0, 0.0]).double(),
         torch.eye(2).double(),
@@ -308,7 +310,7 @@ def test_a_state_that_nothing_visits_keeps_its_parameters():
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
-def test_a_gaussian_that_nothing_visits_keeps_its_parameters(kind):
+def test_an_unvisited_gaussian_keeps_its_parameters(kind):
     start = planted(kind)
     start = HMM(torch.tensor([1.0, 0.0, 0.0]).double(), torch.eye(3).double(), start.emissions)
     model = baum_welch(start, data(kind, num=3)[1], settings=HMMSettings(iterations=3)).model
@@ -317,7 +319,7 @@ def test_a_gaussian_that_nothing_visits_keeps_its_parameters(kind):
         assert not tensor[:1].equal(vars(start.emissions)[name][:1])
 
 
-def test_a_chain_that_only_goes_right_keeps_its_shape():
+def test_forbidden_transitions_stay_forbidden():
     right = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.0, 0.0, 1.0]], dtype=torch.float64)
     start = HMM(torch.tensor([1.0, 0.0, 0.0]).double(), right, planted("diagonal").emissions)
     _, observations = sample(start, 30, 50, seed=1)
@@ -342,40 +344,43 @@ def test_no_state_collapses_onto_a_point(kind):
     assert (spread[:, 0] >= 0.99e-2 * values[0, :, 0].var(correction=0)).all()
 
 
-def test_an_impossible_start_is_an_error_that_says_so():
+def test_an_impossible_start_is_an_error():
     start = HMM(
         torch.tensor([1.0, 0.0]).double(), torch.eye(2).double(), Categorical(torch.eye(2).double())
     )
-    with pytest.raises(DataError, match="impossible under the model"):
+    with pytest.raises(DataError, match="probability zero under the model"):
         baum_welch(start, HMMData(Padded.from_rows([[0, 1]])))
 
 
-def test_nothing_to_fit_is_an_error_that_says_so():
+def test_fitting_without_data_is_an_error():
     with pytest.raises(DataError, match="nothing to fit"):
         baum_welch(
             planted("categorical"), HMMData(Padded(torch.zeros(2, 0).long(), torch.zeros(2).long()))
         )
 
 
-def test_a_falling_likelihood_is_an_error_in_the_code():
+def test_a_decreasing_likelihood_is_an_error():
     em.check_ascent([-5.0, -4.0, -4.0 - 1e-12])
     with pytest.raises(RunError, match=r"fell from -4\.0 to -4\.1"):
         em.check_ascent([-5.0, -4.0, -4.1])
 
 
-def test_fitting_is_repeatable_and_tells_how_it_goes():
+def test_fitting_is_deterministic_and_reports_progress():
     _, evidence = data("categorical", num=10)
-    told = []
+    likelihoods = []
     search = HMMSettings(restarts=2, iterations=5, seed=3)
     fit = fit_hmm(
-        evidence, family("categorical"), settings=search, progress=lambda *step: told.append(step)
+        evidence,
+        family("categorical"),
+        settings=search,
+        progress=lambda *step: likelihoods.append(step),
     )
     again = fit_hmm(evidence, family("categorical"), settings=search)
     assert_same(again.best.model, fit.best.model, atol=0, rtol=0)
-    assert [(restart, iteration) for restart, iteration, _ in told] == [
+    assert [(restart, iteration) for restart, iteration, _ in likelihoods] == [
         (r, i) for r in range(2) for i in range(6)
     ]
-    assert [objective for _, _, objective in told] == [
+    assert [objective for _, _, objective in likelihoods] == [
         *fit.restarts[0].objectives,
         *fit.restarts[1].objectives,
     ]
@@ -385,7 +390,7 @@ def test_fitting_is_repeatable_and_tells_how_it_goes():
 
 @pytest.mark.parametrize("kind", ["categorical", "diagonal"])
 @pytest.mark.parametrize("by", ["bic", "held out"])
-def test_the_planted_number_of_states_is_chosen(kind, by):
+def test_the_true_number_of_states_is_selected(kind, by):
     _, evidence = data(kind, num=80, length=50)
     held_out = data(kind, num=200, length=50, seed=2)[1] if by == "held out" else None
     search = HMMSettings(
@@ -399,18 +404,18 @@ def test_the_planted_number_of_states_is_chosen(kind, by):
     assert table[3].fit.log_likelihood > table[0].fit.log_likelihood
 
 
-def test_symbols_that_training_never_saw_need_pseudo_counts():
-    seen, unseen = HMMData(Padded.from_rows([[0, 1, 0]])), HMMData(Padded.from_rows([[2]]))
+def test_unseen_symbols_need_pseudo_counts():
+    evidence_seen, unseen = HMMData(Padded.from_rows([[0, 1, 0]])), HMMData(Padded.from_rows([[2]]))
     with pytest.raises(DataError, match="some held-out row is impossible"):
-        select_order(seen, Family(1, num_symbols=3), [1, 2], held_out=unseen)
+        select_order(evidence_seen, HMMShape(1, num_symbols=3), [1, 2], held_out=unseen)
 
 
-def test_what_such_states_cannot_emit_is_refused():
+def test_observations_of_the_wrong_kind_are_refused():
     vectors = HMMData(Padded(torch.zeros(1, 2, 1).double(), torch.tensor([2])))
     with pytest.raises(DataError, match="categorical states emit symbols, and these are vectors"):
-        fit_hmm(vectors, Family(2))
+        fit_hmm(vectors, HMMShape(2))
     with pytest.raises(DataError, match="full states emit vectors, and these are symbols"):
-        fit_hmm(HMMData(Padded.from_rows([[0, 1]])), Family(2, "full"))
+        fit_hmm(HMMData(Padded.from_rows([[0, 1]])), HMMShape(2, "full"))
     nothing = replace(vectors.observations, observed=torch.zeros(1, 2, 1, dtype=torch.bool))
     with pytest.raises(DataError, match="nothing was observed"):
-        fit_hmm(HMMData(nothing), Family(2, "full"))
+        fit_hmm(HMMData(nothing), HMMShape(2, "full"))

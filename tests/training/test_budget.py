@@ -16,7 +16,7 @@ def used(choice, speeds, steps):
 
 
 class TestThreadChoice:
-    def test_each_number_is_tried_in_turns_after_a_step_that_warms_up_and_the_fastest_is_kept(self):
+    def test_each_number_is_tried_after_a_warm_up_and_the_fastest_is_kept(self):
         choice = ThreadChoice((1, 2, 4))
         counts = used(choice, {1: 10.0, 2: 30.0, 4: 20.0}, 30)
         assert counts[: 1 + 3 * TRIAL_STEPS] == [1, *[1, 2, 4] * TRIAL_STEPS]
@@ -28,19 +28,19 @@ class TestThreadChoice:
             choice.measured(1.0 if place == 2 else {1: 10.0, 2: 20.0}[choice.next()])
         assert choice.next() == 2
 
-    def test_when_the_speed_collapses_all_are_tried_again(self):
+    def test_all_numbers_are_tried_again_after_a_collapse_of_the_speed(self):
         choice = ThreadChoice((1, 2))
         assert used(choice, {1: 10.0, 2: 20.0}, 40)[-1] == 2
         counts = used(choice, {1: 5.0, 2: 0.1}, 40)
         assert counts[-1] == 1
         assert counts.count(2) <= RECENT_STEPS + TRIAL_STEPS
 
-    def test_a_speed_that_varies_by_less_changes_nothing(self):
+    def test_small_variations_of_the_speed_change_nothing(self):
         choice = ThreadChoice((1, 2))
         used(choice, {1: 10.0, 2: 20.0}, 40)
         assert set(used(choice, {1: 10.0, 2: 8.0}, 40)) == {2}
 
-    def test_a_resumed_run_goes_on_with_the_number_it_had_and_one_number_is_never_left(self):
+    def test_a_resumed_run_keeps_its_number_of_threads(self):
         assert set(used(ThreadChoice((1, 2), first=1), {1: 1.0, 2: 9.0}, 30)) == {1}
         alone = ThreadChoice((3,))
         assert set(used(alone, {3: 9.0}, 30) + used(alone, {3: 0.1}, 30)) == {3}
@@ -66,7 +66,7 @@ def simulate(budget, speed, validation, validations=20):
 class TestBudget:
     @pytest.mark.parametrize("validation", [0.0, 0.01, 0.1, 1.0])
     @pytest.mark.parametrize("slower", [0.2, 1.0, 10.0])
-    def test_it_is_kept_whatever_the_speed_becomes(self, validation, slower):
+    def test_the_time_limit_is_kept_when_the_speed_changes(self, validation, slower):
         budget = Budget(60.0)
         seconds, steps, validated = simulate(
             budget, lambda step: 0.1 if step < 100 else 0.1 * slower, validation
@@ -80,6 +80,6 @@ class TestBudget:
         budget.measured(5.0)
         assert budget.plan(0, 0.0, None, 20)[0] == 1
 
-    def test_a_tenth_is_for_the_scores_but_no_more_than_half_a_minute(self):
+    def test_time_for_the_scores_is_a_tenth_and_at_most_30_seconds(self):
         assert Budget(60.0).training == 54.0
         assert Budget(3600.0).training == 3570.0

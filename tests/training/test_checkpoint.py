@@ -25,7 +25,7 @@ PARTS = {
 }
 
 
-def test_a_checkpoint_comes_back_bit_for_bit(tmp_path):
+def test_a_checkpoint_is_restored_bit_for_bit(tmp_path):
     write_checkpoint(tmp_path / "last", PROGRESS, {**PARTS, "average": {}})
     progress, parts = read_checkpoint(tmp_path / "last")
     assert progress == PROGRESS
@@ -37,13 +37,13 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path):
             assert parts[part][name].equal(tensor)
 
 
-def test_a_run_without_a_best_loss_yet_is_stored_too(tmp_path):
+def test_a_checkpoint_without_a_best_loss(tmp_path):
     write_checkpoint(tmp_path / "last", Progress(), {"model": {"w": torch.ones(1)}})
     assert read_checkpoint(tmp_path / "last")[0] == Progress()
 
 
 @pytest.mark.parametrize("moment", ["fsync", "replace"])
-def test_a_crash_in_the_middle_of_writing_leaves_the_old_checkpoint(tmp_path, monkeypatch, moment):
+def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path, monkeypatch, moment):
     path = tmp_path / "last.safetensors"
     write_checkpoint(path, PROGRESS, PARTS)
     before = path.read_bytes()
@@ -55,7 +55,7 @@ def test_a_crash_in_the_middle_of_writing_leaves_the_old_checkpoint(tmp_path, mo
         patched.setattr(*{"fsync": (os, "fsync", crash), "replace": (os, "rename", crash)}[moment])
         patched.setattr(type(path), "replace", crash if moment == "replace" else type(path).replace)
         with pytest.raises(
-            RunError, match=r"last\.safetensors: it could not be written: no space left"
+            RunError, match=r"last\.safetensors: writing failed: no space left"
         ) as caught:
             write_checkpoint(path, Progress(step=8), {"model": {"w": torch.ones(1)}})
 
@@ -75,27 +75,27 @@ def test_a_truncated_checkpoint_is_refused_by_name(tmp_path, left):
     write_checkpoint(path, PROGRESS, PARTS)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(left * len(whole)) if isinstance(left, float) else left])
-    with pytest.raises(RunError, match=r"last\.safetensors: not a whole checkpoint") as caught:
+    with pytest.raises(RunError, match=r"last\.safetensors: not a complete checkpoint") as caught:
         read_checkpoint(path)
     assert caught.value.hint == "train again with --overwrite."
 
 
-def test_a_file_of_something_else_is_refused(tmp_path):
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path):
     from safetensors.torch import save_file
 
     save_file({"model/w": torch.ones(1)}, tmp_path / "other", metadata={"format": "pt"})
     (tmp_path / "text").write_text("hello, " * 100)
     for name in ("other", "text"):
-        with pytest.raises(RunError, match=f"{name}: not a whole checkpoint"):
+        with pytest.raises(RunError, match=f"{name}: not a complete checkpoint"):
             read_checkpoint(tmp_path / name)
 
 
-def test_no_checkpoint_is_no_reason_for_a_traceback(tmp_path):
+def test_a_missing_checkpoint_is_an_expected_error(tmp_path):
     with pytest.raises(RunError, match="there is no checkpoint to resume from"):
         read_checkpoint(tmp_path / "last.safetensors")
 
 
-def test_a_file_is_written_whole_over_another(tmp_path):
+def test_a_file_is_replaced_as_a_whole(tmp_path):
     path = tmp_path / "file.bin"
     write_whole(path, b"old and long")
     write_whole(path, b"new")
@@ -113,13 +113,13 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_two_processes_cannot_train_into_one_directory_and_a_dead_one_holds_nothing(tmp_path):
+def test_the_lock_of_a_directory_and_its_release_after_a_kill(tmp_path):
     folder = tmp_path / "runs" / "a"
     with subprocess.Popen([sys.executable, "-c", HOLD, folder], stdout=subprocess.PIPE) as other:
         try:
             assert other.stdout.readline() == b"locked\n"
-            said = f"process {other.pid} is training into this directory"
-            with pytest.raises(RunError, match=said) as caught, locked(folder):
+            message = f"process {other.pid} is training in this directory"
+            with pytest.raises(RunError, match=message) as caught, locked(folder):
                 pass
             assert "--out" in caught.value.hint
         finally:
@@ -130,7 +130,7 @@ def test_two_processes_cannot_train_into_one_directory_and_a_dead_one_holds_noth
     assert list(tmp_path.rglob("*")) == [tmp_path / "runs"]
 
 
-def test_a_lock_leaves_no_folder_behind_that_was_not_there(tmp_path):
+def test_a_lock_leaves_no_new_folders(tmp_path):
     with locked(tmp_path / "deep" / "er" / "a"):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from experiments.hmm_fit import Family
+from experiments.hmm_fit import HMMShape
 from seqlab.errors import DataError
 from seqlab.models.emissions import DiagonalGaussian, FullGaussian
 from seqlab.padded import Padded
@@ -19,7 +19,7 @@ def evidence(rows, labels):
     return HMMData(observations, labels=Padded.from_rows(labels).values)
 
 
-def test_moves_are_interpolated_by_deleting_each_ngram_once():
+def test_transitions_use_deleted_interpolation():
     """Counts (0: the start): 0A 2, AB 3, BA 1, BB 1. Seen once less: 0A 1/1, AB 2/2 and BB 0/1, BA 0/1 by bigrams;
     by unigrams A 2/6, B 3/6. So bigrams win 2 + 3, unigrams 1 + 1, and one is added to each."""
     ngrams = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0]], dtype=torch.float64)
@@ -29,7 +29,7 @@ def test_moves_are_interpolated_by_deleting_each_ngram_once():
     torch.testing.assert_close(interpolate(ngrams), expected)
 
 
-def test_a_history_that_never_was_takes_what_the_shorter_one_tells():
+def test_an_unseen_history_uses_the_shorter_one():
     ngrams = torch.zeros(3, 3, 2, dtype=torch.float64)
     ngrams[0, 1] = torch.tensor([5.0, 1.0])
     p = interpolate(ngrams)
@@ -52,16 +52,16 @@ def test_ngrams_with_an_unknown_label_are_not_counted(order):
     assert other.model.initial.equal(one.model.initial)
 
 
-def test_words_lean_on_their_class_and_classes_on_the_root():
+def test_words_are_smoothed_by_their_class_and_classes_by_the_root():
     """Symbols: 0 the root, 1 a word of the root, 2 a word of class 4, 3 a word of class 4; 4 the class itself."""
     symbols, k = Symbols(torch.tensor([0, 0, 4, 4, 0]), num_words=4, root=0), 0.5
     rows, labels = [[1] * 12 + [2, 2, 2, 3]], [[0] * 12 + [1, 1, 0, 1]]
     model = count_labels([evidence(rows, labels)], NAMES, symbols, order=1, smoothing=k).model
     counts = torch.tensor([[12.0, 0], [1, 2], [0, 1]], dtype=torch.float64)
     overall = counts.sum(0) / 16
-    told = counts[1] + counts[2]  # word 1 is not rare
-    root = (told + CLASS_WEIGHT * overall) / (4 + CLASS_WEIGHT)
-    of_class = (told + CLASS_WEIGHT * root) / (4 + CLASS_WEIGHT)
+    labelled = counts[1] + counts[2]  # word 1 is not rare
+    root = (labelled + CLASS_WEIGHT * overall) / (4 + CLASS_WEIGHT)
+    of_class = (labelled + CLASS_WEIGHT * root) / (4 + CLASS_WEIGHT)
     above = torch.stack([root, of_class, of_class])
     of_words = (counts + k * above) / (counts.sum(-1, keepdim=True) + k)
     p = torch.stack([root, *of_words, of_class])
@@ -73,7 +73,7 @@ def test_words_lean_on_their_class_and_classes_on_the_root():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_a_word_that_was_never_labelled_is_as_its_class(smoothing):
+def test_an_unlabelled_word_has_the_distribution_of_its_class(smoothing):
     symbols = Symbols(torch.tensor([0, 4, 4, 4, 0]), num_words=4, root=0)
     rows, labels = [[1, 2, 3, 3, 1, 2, 3, 3]], [[0, 1, -1, -1, 0, 0, -1, -1]]
     b = count_labels(
@@ -90,20 +90,20 @@ def test_gaussians_have_the_moments_of_each_label(kind, emissions):
     labels = torch.arange(60).reshape(3, 20) % 3 - 1  # a third is not known
     x = torch.randn(3, 20, 2, generator=generator) + 10 * labels[..., None]
     given = HMMData(Padded(x, torch.tensor([20, 20, 20])), labels=labels)
-    found = count_labels([given], NAMES, Family(2, kind), order=1, smoothing=0.1).model.emissions
-    assert isinstance(found, emissions)
+    fitted = count_labels([given], NAMES, HMMShape(2, kind), order=1, smoothing=0.1).model.emissions
+    assert isinstance(fitted, emissions)
     for label in (0, 1):
         here = x[labels == label].double()
-        torch.testing.assert_close(found.means[label], here.mean(0))
+        torch.testing.assert_close(fitted.means[label], here.mean(0))
         spread = (
-            found.variances[label] if kind == "diagonal" else found.covariances[label].diagonal()
+            fitted.variances[label] if kind == "diagonal" else fitted.covariances[label].diagonal()
         )
         torch.testing.assert_close(spread, here.var(0, unbiased=False))
 
 
-def test_a_label_that_never_occurs_is_named():
+def test_a_missing_label_is_named():
     with pytest.raises(
-        DataError, match=r"^the label 'B' never occurs in what training reads$"
+        DataError, match=r"^the label 'B' does not occur in the training part$"
     ) as caught:
         count_labels([evidence([[1, 2]], [[0, -1]])], NAMES, SYMBOLS, order=1, smoothing=0.1)
     assert "data.max_source" in caught.value.hint

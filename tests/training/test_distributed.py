@@ -35,7 +35,7 @@ from seqlab.padded import Batch, Padded
 from seqlab.recipe import build_recipe
 from seqlab.text import Normaliser, learn
 from seqlab.training.gradient import GradientLearner
-from seqlab.training.log import Silence
+from seqlab.training.log import SilentReporter
 from seqlab.training.loss import mean_loss
 from seqlab.training.weights import optimizer_tensors
 from seqlab.training.run import Run
@@ -57,7 +57,7 @@ class Batches:
         numbers = torch.arange(len(rows)) + (0 if self.carries else 10 * index)
         return Batch(numbers, target=Padded.from_rows(rows))
 
-class Watch(Silence):
+class Watch(SilentReporter):
     curve = []
 
     def step(self, step):
@@ -133,7 +133,7 @@ def ran(folder, *, processes, steps, kind="rows", dtype="float64", stop=10**9, t
 @pytest.mark.parametrize(
     ("dtype", "steps", "apart"), [("float64", 200, 1e-9), ("float32", 20, 1e-5)]
 )
-def test_two_processes_learn_what_one_learns(tmp_path, dtype, steps, apart):
+def test_two_processes_learn_like_one(tmp_path, dtype, steps, apart):
     """Batches of one row too, where a process has nothing to do."""
     one = curve(tmp_path / "one", processes=1, steps=steps, dtype=dtype)
     two = curve(tmp_path / "two", processes=2, steps=steps, dtype=dtype)
@@ -166,13 +166,13 @@ def test_sharded_weights_learn_the_same_and_are_saved_whole(tmp_path, average):
     assert held[0] == held[1] < 0.6 * numbers
     assert held[2] == numbers
     for file in ("last", "best", "kept/00000040"):
-        found, expected = (
+        tensors, expected = (
             read_checkpoint(tmp_path / name / f"{file}.safetensors")[1]
             for name in ("parts", "whole")
         )
-        assert found.keys() == expected.keys()
+        assert tensors.keys() == expected.keys()
         for group in expected:
-            torch.testing.assert_close(found[group], expected[group], atol=1e-9, rtol=1e-9)
+            torch.testing.assert_close(tensors[group], expected[group], atol=1e-9, rtol=1e-9)
 
 
 def test_the_processes_share_all_rows():
@@ -260,7 +260,7 @@ def test_a_run_with_a_killed_and_restarted_worker_gives_the_same_result(tmp_path
             ["pgrep", "-P", str(killed.pid)], capture_output=True, text=True, check=True
         )
         os.kill(int(children.stdout.split()[-1]), signal.SIGKILL)
-        said, _ = killed.communicate(timeout=600)
-    assert killed.returncode == 0, said
+        output, _ = killed.communicate(timeout=600)
+    assert killed.returncode == 0, output
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]

@@ -43,7 +43,7 @@ class Watch:
             [],
             0,
         )
-        self.told = []
+        self.events = []
 
     def begin(self, estimate, first_step):
         self.estimates.append((estimate, first_step))
@@ -59,8 +59,8 @@ class Watch:
     def say(self, text):
         pass
 
-    def diverged(self, told, what):
-        self.told.append((told, what))
+    def diverged(self, message, action):
+        self.events.append((message, action))
 
     def validated(self, step, metrics, *, best):
         self.validations.append((step, best))
@@ -162,9 +162,9 @@ def metrics(folder):
 
 
 def assert_same(one, other):
-    found, expected = weights(one), weights(other)
-    assert found.keys() == expected.keys()
-    assert [name for name in expected if not found[name].equal(expected[name])] == []
+    tensors, expected = weights(one), weights(other)
+    assert tensors.keys() == expected.keys()
+    assert [name for name in expected if not tensors[name].equal(expected[name])] == []
     assert metrics(one) == metrics(other)
 
 
@@ -314,7 +314,7 @@ def test_a_run_with_kernels_goes_on_without_them_and_says_so(tmp_path, kernels, 
         run(tmp_path, stream, name="parts", resume=True)
 
 
-def test_a_run_that_was_killed_goes_back_to_its_last_checkpoint(tmp_path):
+def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path):
     """What was logged after the checkpoint is done again, and differs in nothing."""
     run(tmp_path, stream, "train.steps=40", name="whole")
     with pytest.raises(RuntimeError, match="the lights went out"):
@@ -327,7 +327,7 @@ def test_a_run_that_was_killed_goes_back_to_its_last_checkpoint(tmp_path):
     assert_same(tmp_path / "parts", tmp_path / "whole")
 
 
-def test_another_seed_is_another_run(tmp_path):
+def test_another_seed_gives_another_run(tmp_path):
     run(tmp_path, lines, "train.steps=3", name="one")
     run(tmp_path, lines, "train.steps=3", "train.seed=2", name="other")
     one, other = weights(tmp_path / "one"), weights(tmp_path / "other")
@@ -361,7 +361,7 @@ def test_a_tiny_task_is_learnt(tmp_path):
     assert fitted.model.metrics["validation"]["accuracy"] > 0.9
 
 
-def test_a_character_model_says_hello(tmp_path):
+def test_a_character_model_learns_hello(tmp_path):
     """W4: h, e, l, l, o: what follows an l depends on what came before it."""
     path = tmp_path / "hello.txt"
     path.write_text("hello\n")
@@ -386,13 +386,13 @@ class Repeated:
     """Three batches, the same in every epoch, that remembers which were asked for."""
 
     def __init__(self, *, carries=False):
-        self.carries, self.asked = carries, []
+        self.carries, self.requested = carries, []
 
     def num_batches(self, epoch):
         return 3
 
     def batch(self, epoch, index):
-        self.asked.append((epoch, index))
+        self.requested.append((epoch, index))
         return Batch(torch.tensor([index]), target=Padded.from_rows([[2, 6 + index, 7, 8, 3]]))
 
 
@@ -410,16 +410,18 @@ def training(folder, *, losses=(), accuracies=(), batches=None, report=None, **s
     }
     recipe = build_recipe(table, where="test")
     model = build_model(recipe, codec)
-    found, right, seen = iter(losses), iter(accuracies), []
+    remaining, right, recorded = iter(losses), iter(accuracies), []
 
     def validate():
-        seen.append({name: weight.clone() for name, weight in parameters_of(model).items()})
-        return {"loss": next(found, 1.0)} | ({"token_accuracy": next(right)} if accuracies else {})
+        recorded.append({name: weight.clone() for name, weight in parameters_of(model).items()})
+        return {"loss": next(remaining, 1.0)} | (
+            {"token_accuracy": next(right)} if accuracies else {}
+        )
 
     batches = batches or Repeated()
     learner = GradientLearner(model, batches, recipe.train)
     made = Run(learner, recipe.train, validate=validate, folder=folder, report=report or Watch())
-    return made, seen
+    return made, recorded
 
 
 def test_a_run_takes_its_batches_epoch_by_epoch(tmp_path):
@@ -428,7 +430,7 @@ def test_a_run_takes_its_batches_epoch_by_epoch(tmp_path):
     assert isinstance(batches, Batches)
     outcome = run.fit()
     places = [(epoch, index) for epoch in range(3) for index in range(3)][:7]
-    assert batches.asked[-7:] == places  # before them, those that the estimate looked at
+    assert batches.requested[-7:] == places  # before them, those that the estimate looked at
     assert [step for step, _ in watch.validations] == [2, 4, 6, 7]
     assert (outcome.progress.step, outcome.progress.epoch, outcome.progress.index) == (7, 2, 1)
     assert outcome.progress.finished
@@ -439,7 +441,7 @@ def test_a_run_takes_its_batches_epoch_by_epoch(tmp_path):
 @pytest.mark.parametrize(
     ("carries", "step", "goes_on"), [(True, 2, True), (True, 4, False), (False, 2, False)]
 )
-def test_a_batch_goes_on_where_the_last_one_of_its_epoch_ended(tmp_path, carries, step, goes_on):
+def test_the_state_is_carried_between_batches_of_an_epoch(tmp_path, carries, step, goes_on):
     """E35. Three batches make an epoch: the second continues the first, the fourth begins anew."""
 
     def after(num):
@@ -450,13 +452,13 @@ def test_a_batch_goes_on_where_the_last_one_of_its_epoch_ended(tmp_path, carries
         return run, read_checkpoint(tmp_path / str(num) / "last.safetensors")[1]
 
     before, stood = after(step - 1)
-    _, found = after(step)
+    _, tensors = after(step)
     load_weights(before.learner.model, stood["model"])
     begins = (stood["carried"]["0"],) if goes_on else ()
     expected = before.learner.model.read_batch(Repeated().batch(0, (step - 1) % 3), begins).carried[
         0
     ]
-    torch.testing.assert_close(found["carried"]["0"], expected)
+    torch.testing.assert_close(tensors["carried"]["0"], expected)
 
 
 def test_an_estimate_is_made_before_the_run_and_leaves_no_gradient(tmp_path):
@@ -478,9 +480,11 @@ def test_epochs_are_counted_in_steps(epochs, steps):
     assert num_steps(Repeated(), TrainConfig(steps=17)) == 17
 
 
-def test_a_run_stops_when_validation_has_lost_patience_and_keeps_the_best_weights(tmp_path):
+def test_early_stopping_keeps_the_best_weights(tmp_path):
     watch = Watch()
-    run, seen = training(tmp_path, losses=[3.0, 2.0, 2.5, 2.1, 2.0, 1.0], patience=3, report=watch)
+    run, recorded = training(
+        tmp_path, losses=[3.0, 2.0, 2.5, 2.1, 2.0, 1.0], patience=3, report=watch
+    )
     outcome = run.fit()
     assert watch.validations == [
         (2, True),
@@ -492,11 +496,11 @@ def test_a_run_stops_when_validation_has_lost_patience_and_keeps_the_best_weight
     assert outcome.progress.step == 10
     assert (outcome.progress.best_step, outcome.progress.best_loss) == (4, 2.0)
     kept = parameters_of(run.learner.model)
-    assert all(kept[name].equal(seen[1][name]) for name in kept)
-    assert not all(kept[name].equal(seen[-1][name]) for name in kept)
+    assert all(kept[name].equal(recorded[1][name]) for name in kept)
+    assert not all(kept[name].equal(recorded[-1][name]) for name in kept)
 
 
-def test_the_best_may_be_who_is_right_most_often_and_among_those_who_is_surest(tmp_path):
+def test_the_best_by_accuracy_with_ties_broken_by_loss(tmp_path):
     watch = Watch()
     losses, accuracies = [1.0, 1.5, 1.4, 1.3, 1.6, 0.9], [0.5, 0.8, 0.8, 0.7, 0.9, 0.8]
     run, _ = training(tmp_path, losses=losses, accuracies=accuracies, best="accuracy", report=watch)
@@ -509,15 +513,15 @@ def test_the_best_may_be_who_is_right_most_often_and_among_those_who_is_surest(t
     ) == (10, 1.6, 0.9)
 
 
-def test_patience_begins_anew_with_every_better_loss(tmp_path):
+def test_patience_restarts_with_every_improvement(tmp_path):
     watch = Watch()
     run, _ = training(tmp_path, losses=[3.0, 3.1, 2.9, 3.0, 2.8, 2.9], patience=2, report=watch)
     assert run.fit().progress.step == 12
     assert len(watch.validations) == 6
 
 
-def test_what_is_validated_is_the_average_and_what_is_trained_is_not(tmp_path):
-    run, seen = training(tmp_path / "ema", average="ema", learning_rate=0.1, losses=FALLING)
+def test_the_average_is_validated_and_the_weights_are_trained(tmp_path):
+    run, recorded = training(tmp_path / "ema", average="ema", learning_rate=0.1, losses=FALLING)
     plain, weights_of = training(
         tmp_path / "none", average="none", learning_rate=0.1, losses=FALLING
     )
@@ -527,17 +531,17 @@ def test_what_is_validated_is_the_average_and_what_is_trained_is_not(tmp_path):
     _, trained = read_checkpoint(tmp_path / "none" / "last.safetensors")
     name = "decoder.head.output.weight"
     assert averaged["model"][name].equal(trained["model"][name])
-    assert averaged["average"][name].equal(seen[-1][name])
-    assert not seen[-1][name].equal(weights_of[-1][name])
-    assert parameters_of(run.learner.model)[name].equal(seen[-1][name])
+    assert averaged["average"][name].equal(recorded[-1][name])
+    assert not recorded[-1][name].equal(weights_of[-1][name])
+    assert parameters_of(run.learner.model)[name].equal(recorded[-1][name])
 
 
-def test_a_run_stopped_before_its_first_validation_keeps_what_it_has(tmp_path):
-    run, seen = training(tmp_path)
+def test_a_run_stopped_before_its_first_validation_keeps_its_weights(tmp_path):
+    run, recorded = training(tmp_path)
     outcome = run.fit(stop=lambda: True)
     assert outcome.stopped
     assert outcome.progress.step == 1
-    assert seen == []
+    assert recorded == []
     _, parts = read_checkpoint(tmp_path / "last.safetensors")
     assert all(
         weight.equal(parts["model"][name])
@@ -545,7 +549,7 @@ def test_a_run_stopped_before_its_first_validation_keeps_what_it_has(tmp_path):
     )
 
 
-def test_a_gradient_that_is_not_finite_ends_the_run_and_leaves_the_checkpoint(tmp_path):
+def test_a_non_finite_gradient_ends_the_run_and_keeps_the_checkpoint(tmp_path):
     run, _ = training(tmp_path, report=Watch(), steps=12)
 
     def poison():
@@ -558,7 +562,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run_and_leaves_the_checkpoint(tm
         RunError, match=r"step 4: the gradient is not finite \(rows \[0\] of the training part\)"
     ) as caught:
         run.fit(stop=poison)
-    assert "the last checkpoint is untouched" in caught.value.hint
+    assert "the last checkpoint is unchanged" in caught.value.hint
     progress, parts = read_checkpoint(tmp_path / "last.safetensors")
     assert progress.step == 2
     assert all(weight.isfinite().all() for weight in parts["model"].values())
@@ -593,14 +597,14 @@ def log_of(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_batch_without_a_finite_gradient_is_left_out_and_its_row_is_named(tmp_path):
+def test_a_batch_with_a_non_finite_gradient_is_skipped_and_its_row_is_named(tmp_path):
     watch = Watch()
     run, _ = training(tmp_path, batches=Three(), report=watch, steps=12)
     with poisoned(4, rows=[11]):  # step 5 reads the second batch of the second epoch
         outcome = run.fit()
     assert outcome.progress.step == 12
     assert outcome.progress.diverged == [5]
-    assert watch.told == [
+    assert watch.events == [
         ("step 5: the gradient is not finite (rows [11] of the training part)", "skip")
     ]
     assert {"step": 5, "diverged": 5, "rows": [11], "rate": 1.0} in log_of(tmp_path)
@@ -608,7 +612,7 @@ def test_a_batch_without_a_finite_gradient_is_left_out_and_its_row_is_named(tmp_
 
 
 @pytest.mark.slow
-def test_a_spoilt_batch_in_the_middle_of_a_long_run_is_named_and_the_model_works(tmp_path):
+def test_one_bad_batch_in_a_long_run_is_named_and_the_model_works(tmp_path):
     watch = Watch()
     settings = [
         "train.steps=1000",
@@ -619,11 +623,14 @@ def test_a_spoilt_batch_in_the_middle_of_a_long_run_is_named_and_the_model_works
     with poisoned(499, rows=range(60)):  # step 500: all of its rows
         trained = run(tmp_path, translate, *settings, name="spoilt", report=watch)
     assert trained.step == 1000
-    (told,) = [row for row in metrics(tmp_path / "spoilt") if "diverged" in row]
-    assert (told["step"], told["diverged"]) == (500, 500)
-    assert told["rows"]
-    assert watch.told == [
-        (f"step 500: the gradient is not finite (rows {told['rows']} of the training part)", "skip")
+    (event,) = [row for row in metrics(tmp_path / "spoilt") if "diverged" in row]
+    assert (event["step"], event["diverged"]) == (500, 500)
+    assert event["rows"]
+    assert watch.events == [
+        (
+            f"step 500: the gradient is not finite (rows {event['rows']} of the training part)",
+            "skip",
+        )
     ]
     assert all(weight.isfinite().all() for weight in weights(tmp_path / "spoilt").values())
     losses = [row["loss"] for row in metrics(tmp_path / "spoilt") if "loss" in row]
@@ -631,7 +638,7 @@ def test_a_spoilt_batch_in_the_middle_of_a_long_run_is_named_and_the_model_works
     assert lab.load(tmp_path / "spoilt").predict("abc").output
 
 
-def test_a_run_that_diverged_goes_back_to_its_checkpoint_and_learns_more_slowly(tmp_path):
+def test_a_rollback_restores_the_checkpoint_and_halves_the_learning_rate(tmp_path):
     watch, plain = Watch(), training(tmp_path / "plain", batches=Three(), schedule="constant")[0]
     plain.fit()
     run, _ = training(
@@ -647,7 +654,7 @@ def test_a_run_that_diverged_goes_back_to_its_checkpoint_and_learns_more_slowly(
 
     with listening(once):
         outcome = run.fit()
-    assert watch.told[0][1] == "rollback"
+    assert watch.events[0][1] == "rollback"
     assert (outcome.progress.step, outcome.progress.rate, outcome.progress.diverged) == (
         12,
         0.5,
@@ -667,7 +674,7 @@ def test_a_run_that_diverged_goes_back_to_its_checkpoint_and_learns_more_slowly(
     assert all(weight.isfinite().all() for weight in parameters_of(run.learner.model).values())
 
 
-def test_a_run_that_meets_nothing_finite_any_more_ends_with_a_verdict(tmp_path):
+def test_a_run_without_finite_gradients_ends_with_an_error(tmp_path):
     run, _ = training(tmp_path, batches=Three(), steps=60)
     spoilt = poisoned(*range(4, 60), rows=[0, 10, 20])
     with spoilt, pytest.raises(RunError, match="step 24: the gradient is not finite") as caught:
@@ -676,14 +683,14 @@ def test_a_run_that_meets_nothing_finite_any_more_ends_with_a_verdict(tmp_path):
     assert read_checkpoint(tmp_path / "last.safetensors")[0].step == 22
 
 
-def test_a_recipe_may_ask_to_stop_at_the_first_of_them(tmp_path):
+def test_a_recipe_can_stop_at_the_first_non_finite_gradient(tmp_path):
     run, _ = training(tmp_path, batches=Three(), divergence="stop")
     with poisoned(4, rows=[11]), pytest.raises(RunError, match=r"step 5: .*rows \[11\]"):
         run.fit()
 
 
-def test_weights_along_the_way_are_kept_as_many_as_asked(tmp_path):
-    run, seen = training(tmp_path, keep=3, losses=FALLING)
+def test_the_number_of_kept_weights(tmp_path):
+    run, recorded = training(tmp_path, keep=3, losses=FALLING)
     run.fit()
     kept = sorted((tmp_path / "kept").iterdir())
     assert [file.name for file in kept] == [
@@ -692,7 +699,7 @@ def test_weights_along_the_way_are_kept_as_many_as_asked(tmp_path):
         "00000012.safetensors",
     ]
     name = "decoder.head.output.weight"
-    assert read_checkpoint(kept[0])[1]["model"][name].equal(seen[3][name])
+    assert read_checkpoint(kept[0])[1]["model"][name].equal(recorded[3][name])
 
 
 def test_the_step_is_clipped(tmp_path):

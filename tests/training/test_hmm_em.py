@@ -4,24 +4,24 @@ from functools import partial
 import pytest
 import torch
 
-from experiments.hmm_fit import Family, HMMSettings, baum_welch, draw_hmm
+from experiments.hmm_fit import HMMSettings, HMMShape, baum_welch, draw_hmm
 from seqlab.models.hmm import Probabilities
 from seqlab.padded import Padded
 from seqlab.recipe import TrainConfig
-from seqlab.training.baum_welch import EMSteps, HMMData, Pseudo
+from seqlab.training.baum_welch import EMSteps, HMMData, PseudoCounts
 from seqlab.training.counting import CountingLearner
 from seqlab.training.hmm_em import HMMLearner
-from seqlab.training.log import Silence
+from seqlab.training.log import SilentReporter
 from seqlab.training.run import Run
 from tests.hmm_samples import sample
 
-FAMILY = Family(3)
+FAMILY = HMMShape(3)
 
 
 @pytest.fixture
 def evidence():
-    _, seen = sample(draw_hmm(FAMILY, 4, seed=5), 20, 12, seed=6)
-    return HMMData(Padded(seen.values, torch.arange(20) % 12 + 1))
+    _, rows = sample(draw_hmm(FAMILY, 4, seed=5), 20, 12, seed=6)
+    return HMMData(Padded(rows.values, torch.arange(20) % 12 + 1))
 
 
 @pytest.fixture
@@ -32,7 +32,10 @@ def climbing(evidence, tmp_path):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         model = Probabilities(draw_hmm(FAMILY, 4, seed=0))
-        search = {"pseudo": Pseudo(0.1, 0.1, 0.1), "tolerance": settings.get("tolerance", 1e-4)}
+        search = {
+            "pseudo": PseudoCounts(0.1, 0.1, 0.1),
+            "tolerance": settings.get("tolerance", 1e-4),
+        }
         train = TrainConfig(**{"steps": 6, "restarts": 3, **settings})
         if counted:
             learner = CountingLearner(model, draw_hmm(FAMILY, 4, seed=1).tensors())
@@ -48,7 +51,7 @@ def climbing(evidence, tmp_path):
             train,
             validate=lambda: {"loss": next(scores, 1.0)},
             folder=folder,
-            report=Silence(),
+            report=SilentReporter(),
         )
 
     return climbing
@@ -63,7 +66,7 @@ def logged(run):
     return [{key: value for key, value in line.items() if "second" not in key} for line in lines]
 
 
-def test_the_highest_of_several_climbs_is_kept(climbing, evidence):
+def test_the_best_of_several_climbs_is_kept(climbing, evidence):
     run = climbing()
     outcome = run.fit()
     search = HMMSettings(iterations=5, pseudo=0.1, pseudo_emissions=0.1, tolerance=1e-4)
@@ -76,7 +79,7 @@ def test_the_highest_of_several_climbs_is_kept(climbing, evidence):
     assert len({end.objectives[-1] for end in ends}) == 3
     expected = torch.cat([x.flatten() for x in ends[best].model.tensors().values()])
     torch.testing.assert_close(weights(run), expected)
-    verdict = run.learner.facts()
+    verdict = run.learner.fit_facts()
     assert (verdict["climbs"], verdict["best_climb"], verdict["converged"]) == (
         3,
         best + 1,
@@ -99,21 +102,21 @@ def test_resuming_equals_never_having_stopped(climbing, after):
     second.restore()
     assert not second.fit().stopped
     assert weights(second).equal(weights(whole))
-    assert second.learner.facts() == whole.learner.facts()
+    assert second.learner.fit_facts() == whole.learner.fit_facts()
     steps = [[line for line in logged(run) if "loss" in line] for run in (second, whole)]
     assert steps[0] == steps[1]
 
 
-def test_a_climb_ends_when_nothing_is_gained(climbing):
+def test_a_climb_ends_when_it_has_converged(climbing):
     run = climbing(steps=500, restarts=1, tolerance=1e-3)
     assert run.learner.num_steps == 500
     outcome = run.fit()
-    assert run.learner.facts()["converged"]
+    assert run.learner.fit_facts()["converged"]
     assert outcome.progress.step == run.learner.num_steps < 500
     assert outcome.progress.finished
 
 
-def test_more_climbs_go_on_from_a_finished_run(climbing):
+def test_a_finished_run_can_be_extended_by_climbs(climbing):
     first = climbing("more", restarts=2)
     (first.folder / "recipe.toml").write_text("restarts = 2")
     step = first.fit().progress.step
@@ -131,7 +134,7 @@ def test_by_validation_the_best_step_is_kept(climbing):
     )
     progress = run.fit().progress
     assert (progress.best_step, progress.best_loss) == (2, 1.0)
-    assert run.learner.facts()["kept_step"] == 2
+    assert run.learner.fit_facts()["kept_step"] == 2
     short = climbing("short", restarts=1, steps=2)
     short.fit()
     assert weights(run).equal(weights(short))
@@ -143,4 +146,4 @@ def test_counting_is_one_step(climbing):
     assert run.fit().progress.step == 1
     expected = torch.cat([x.flatten() for x in draw_hmm(FAMILY, 4, seed=1).tensors().values()])
     assert weights(run).equal(expected)
-    assert run.learner.facts() == {"by": "counting"}
+    assert run.learner.fit_facts() == {"by": "counting"}

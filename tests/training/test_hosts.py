@@ -61,7 +61,7 @@ def hosts():
             _ip("netns", "delete", name)
 
 
-def test_two_hosts_learn_what_one_process_learns(hosts, tmp_path):
+def test_two_hosts_learn_like_one_process(hosts, tmp_path):
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{a}\t{b}\n" for a, b in reversals(400, seed=1, longest=6)))
     train = [
@@ -112,8 +112,8 @@ def test_two_hosts_learn_what_one_process_learns(hosts, tmp_path):
                 text=True,
             )
         )
-    said = [process.communicate(timeout=900)[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0], "\n".join(said)
+    outputs = [process.communicate(timeout=900)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0], "\n".join(outputs)
 
     alone = [*map(str, [sys.executable, *train, "--out", tmp_path / "one"])]
     subprocess.run(alone, env=environment, check=True, capture_output=True, timeout=900)

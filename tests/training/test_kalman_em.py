@@ -74,7 +74,7 @@ def test_the_likelihood_never_falls(seed, size, width, num_inputs, learn, diagon
         )
 
 
-def test_a_fit_is_as_likely_as_the_system_that_made_the_data():
+def test_a_fit_is_at_least_as_likely_as_the_true_system():
     truth = a_system(2, 3, seed=3)
     _, train = truth.sample(40, 60, seed=1)
     _, test = truth.sample(40, 60, seed=2)
@@ -84,34 +84,34 @@ def test_a_fit_is_as_likely_as_the_system_that_made_the_data():
     rises(fit)
     assert fit.converged
     floor = start_lds(train, num_states=2, seed=0).filter(test).log_likelihood.sum()
-    best, found = (
+    best, estimate = (
         truth.filter(test).log_likelihood.sum(),
         fit.model.filter(test).log_likelihood.sum(),
     )
     assert (
         fit.log_likelihoods[-1] > truth.filter(train).log_likelihood.sum()
     )  # it may fit the noise a little
-    assert best - found < 0.01 * (best - floor)
+    assert best - estimate < 0.01 * (best - floor)
 
 
-def test_where_em_stops_the_likelihood_is_flat():
+def test_the_gradient_of_the_likelihood_vanishes_at_convergence():
     """With full noise and single entries missing, which a wrong E step would not survive."""
     noise = torch.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
     truth, present = (
         replace(a_system(2, 2, seed=7), observation_noise=noise),
         numbers(80, 4, 2, seed=2) > -0.3,
     )
-    seen = replace(truth.sample(80, 4, seed=1)[1], observed=present)
+    observations = replace(truth.sample(80, 4, seed=1)[1], observed=present)
     search = LDSSettings(
         learn=("observation", "observation_noise"), iterations=500, tolerance=1e-11
     )
-    fit = fit_lds(truth, seen, settings=search)
+    fit = fit_lds(truth, observations, settings=search)
 
     def slope(name, way):
         there, back = (
             replace(fit.model, **{name: getattr(fit.model, name) + h * way}) for h in (1e-4, -1e-4)
         )
-        apart = there.filter(seen).log_likelihood - back.filter(seen).log_likelihood
+        apart = there.filter(observations).log_likelihood - back.filter(observations).log_likelihood
         return apart.sum().item() / 2e-4
 
     for way in torch.eye(4, dtype=torch.float64).view(4, 2, 2):
@@ -119,10 +119,10 @@ def test_where_em_stops_the_likelihood_is_flat():
         assert abs(slope("observation_noise", way + way.mT)) < 0.01
 
 
-def test_known_inputs_and_gaps_are_fitted_too():
+def test_fitting_with_inputs_and_missing_values():
     truth, x = a_system(2, 2, 1, seed=5), numbers(30, 50, 1)
     observed = numbers(30, 50, 2, seed=1) > -0.8
-    seen = replace(truth.sample(30, 50, seed=1, inputs=x)[1], observed=observed)
+    observations = replace(truth.sample(30, 50, seed=1, inputs=x)[1], observed=observed)
     blind = replace(
         truth,
         input_matrix=torch.zeros(2, 1, dtype=torch.float64),
@@ -130,7 +130,7 @@ def test_known_inputs_and_gaps_are_fitted_too():
     )
     fit = fit_lds(
         blind,
-        seen,
+        observations,
         x,
         settings=LDSSettings(learn=("input_matrix", "process_noise"), iterations=100),
     )
@@ -139,11 +139,11 @@ def test_known_inputs_and_gaps_are_fitted_too():
     assert torch.equal(fit.model.transition, truth.transition)
 
 
-def test_the_noises_of_a_structure_are_found_and_its_form_is_kept():
+def test_the_noises_of_a_structure_are_learnt_and_its_form_is_kept():
     truth = structures.local_level(level=0.5, noise=2.0) + structures.cycle(4.0, wander=0.0)
-    _, seen = truth.sample(20, 60, seed=3)
+    _, observations = truth.sample(20, 60, seed=3)
     start = structures.local_level(level=1.0, noise=1.0) + structures.cycle(4.0, wander=0.0)
-    fit = fit_lds(start, seen, settings=LDSSettings(learn=NOISES, diagonal=True))
+    fit = fit_lds(start, observations, settings=LDSSettings(learn=NOISES, diagonal=True))
     assert fit.converged
     assert fit.model.process_noise[0, 0].item() == pytest.approx(0.5, rel=0.2)
     assert fit.model.observation_noise.item() == pytest.approx(2.0, rel=0.1)
@@ -151,23 +151,23 @@ def test_the_noises_of_a_structure_are_found_and_its_form_is_kept():
     assert torch.equal(fit.model.transition, start.transition)
 
 
-def test_without_anything_hidden_the_step_is_least_squares():
+def test_with_observed_states_the_m_step_is_least_squares():
     z, W = numbers(50, 3), numbers(2, 3, seed=1)
     y = z @ W.mT + 0.1 * numbers(50, 2, seed=2)
     zero = torch.zeros
     pairs = Pairs(y, z, *(zero(shape, dtype=torch.float64) for shape in ((2, 2), (2, 3), (3, 3))))
-    found, noise = reestimate(pairs, torch.zeros_like(W), torch.ones(3, dtype=torch.bool))
+    estimate, noise = reestimate(pairs, torch.zeros_like(W), torch.ones(3, dtype=torch.bool))
     exact = torch.linalg.lstsq(z, y).solution.mT
-    torch.testing.assert_close(found, exact, atol=1e-8, rtol=0)
+    torch.testing.assert_close(estimate, exact, atol=1e-8, rtol=0)
     torch.testing.assert_close(
         noise, (y - z @ exact.mT).mT @ (y - z @ exact.mT) / 50, atol=1e-8, rtol=0
     )
 
     fixed = torch.tensor([True, False, True])
-    found, _ = reestimate(pairs, W, fixed)
-    assert torch.equal(found[:, 1], W[:, 1])
+    estimate, _ = reestimate(pairs, W, fixed)
+    assert torch.equal(estimate[:, 1], W[:, 1])
     rest = torch.linalg.lstsq(z[:, fixed], y - z[:, 1:2] @ W[:, 1:2].mT).solution.mT
-    torch.testing.assert_close(found[:, fixed], rest, atol=1e-8, rtol=0)
+    torch.testing.assert_close(estimate[:, fixed], rest, atol=1e-8, rtol=0)
 
 
 @pytest.mark.parametrize("value", [0.0, 5.0])
@@ -184,7 +184,7 @@ def test_a_constant_series_gives_no_nan(value):
     )
 
 
-def test_a_series_without_a_value_teaches_nothing():
+def test_a_series_without_values_changes_nothing():
     nothing = Padded(
         torch.full((2, 10, 2), math.nan),
         torch.tensor([10, 4]),
@@ -198,20 +198,25 @@ def test_a_series_without_a_value_teaches_nothing():
         torch.testing.assert_close(tensor, getattr(start, name), atol=1e-6, rtol=0)
 
 
-def test_a_start_depends_on_its_seed_alone_and_progress_is_told():
-    _, seen = a_system().sample(2, 20, seed=0)
+def test_a_start_depends_only_on_its_seed_and_progress_is_reported():
+    _, observations = a_system().sample(2, 20, seed=0)
     one, same, other = (
-        start_lds(seen, num_states=3, num_inputs=1, seed=seed) for seed in (1, 1, 2)
+        start_lds(observations, num_states=3, num_inputs=1, seed=seed) for seed in (1, 1, 2)
     )
     assert torch.equal(one.observation, same.observation)
     assert not torch.equal(one.observation, other.observation)
     assert one.input_matrix.shape == (3, 1)
-    told = []
-    start, search = start_lds(seen, num_states=2, seed=1), LDSSettings(iterations=3, tolerance=0.0)
-    fit = fit_lds(start, seen, settings=search, progress=lambda *step: told.append(step))
+    progress = []
+    start, search = (
+        start_lds(observations, num_states=2, seed=1),
+        LDSSettings(iterations=3, tolerance=0.0),
+    )
+    fit = fit_lds(
+        start, observations, settings=search, progress=lambda *step: progress.append(step)
+    )
     assert not fit.converged
-    assert [iteration for iteration, _ in told] == [0, 1, 2, 3]
-    assert [value for _, value in told] == fit.log_likelihoods
+    assert [iteration for iteration, _ in progress] == [0, 1, 2, 3]
+    assert [value for _, value in progress] == fit.log_likelihoods
     assert len(fit.log_likelihoods) == 4
 
 
@@ -227,7 +232,7 @@ def test_noise_does_not_fall_below_its_floor():
     assert fit.model.observation_noise.item() >= 1e-3 * 0.25 * (1 - 1e-9)
 
 
-def test_a_likelihood_that_falls_is_an_error():
+def test_a_decreasing_likelihood_is_an_error():
     with pytest.raises(RunError, match="fell from"):
         _check_ascent(1.0, 0.5)
     _check_ascent(1.0, 1.0 - 1e-12)

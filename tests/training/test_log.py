@@ -3,7 +3,7 @@ import json
 import pytest
 
 from seqlab.training.checkpoint import MetricsFile
-from seqlab.training.log import Reporter, Silence
+from seqlab.training.log import Reporter, SilentReporter
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def steps(metrics):
     return [json.loads(line)["step"] for line in metrics.path.read_text("utf-8").splitlines()]
 
 
-def test_one_object_stands_on_each_line(metrics):
+def test_the_log_has_one_object_a_line(metrics):
     first, *_, last = map(json.loads, metrics.path.read_text("utf-8").splitlines())
     assert first == {"step": 20, "loss": 2.0}
     assert last == {"step": 60, "validation": {"loss": 1.0}, "best": True}
@@ -28,24 +28,24 @@ def test_one_object_stands_on_each_line(metrics):
 @pytest.mark.parametrize(
     ("step", "kept"), [(60, [20, 40, 60, 60]), (59, [20, 40]), (40, [20, 40]), (3, [])]
 )
-def test_what_came_after_a_checkpoint_is_forgotten(metrics, step, kept):
-    metrics.cut_back(step)
+def test_rows_after_a_checkpoint_are_removed(metrics, step, kept):
+    metrics.truncate(step)
     assert steps(metrics) == kept
 
 
 @pytest.mark.parametrize("half", ['{"step": 80, "lo', "{", '{"step": 80}x', "null", '{"loss": 3}'])
-def test_a_last_line_cut_off_by_a_kill_is_forgotten(metrics, half):
+def test_an_incomplete_last_line_is_ignored(metrics, half):
     with metrics.path.open("a", encoding="utf-8") as file:
         file.write(half)
-    metrics.cut_back(1000)
+    metrics.truncate(1000)
     metrics.append(80, loss=1.0)
     assert steps(metrics) == [20, 40, 60, 60, 80]
 
 
-def test_there_may_be_nothing_to_cut(tmp_path):
-    MetricsFile(tmp_path / "metrics.jsonl").cut_back(5)
+def test_truncating_an_empty_log(tmp_path):
+    MetricsFile(tmp_path / "metrics.jsonl").truncate(5)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_silence_is_a_reporter():
-    assert isinstance(Silence(), Reporter)
+def test_the_silent_reporter_is_a_reporter():
+    assert isinstance(SilentReporter(), Reporter)

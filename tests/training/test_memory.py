@@ -24,7 +24,7 @@ print(kept, held() - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt and malloc_trim are glibc's")
-def test_what_is_freed_is_kept_until_it_is_tidied():
+def test_freed_memory_is_kept_until_it_is_released():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )

@@ -14,7 +14,7 @@ from seqlab.errors import RunError
 from seqlab.machine import StopNowError, finish_up, must_wait, state_lock
 from seqlab.recipe import TrainConfig
 from seqlab.training.checkpoint import Progress, read_checkpoint
-from seqlab.training.log import Silence, Step
+from seqlab.training.log import SilentReporter, Step
 from seqlab.training.run import Learner, NotFiniteError, Run
 
 NUM_STEPS = 10
@@ -68,19 +68,19 @@ class Counter:
     def restore(self, parts, progress):
         self.weight, self.progress = parts["model"]["weight"], progress
 
-    def due(self, every):
+    def validation_due(self, every):
         return self.progress.step % every == 0 or self.finished
 
     def weights(self):
         return {"weight": self.weight}
 
-    def judge(self, metrics):
+    def is_best(self, metrics):
         return self.progress.best_loss is None or metrics["loss"] < self.progress.best_loss
 
     def seconds_per_step(self):
         return 0.01
 
-    def facts(self):
+    def fit_facts(self):
         return {}
 
 
@@ -95,7 +95,12 @@ def make(tmp_path):
         (tmp_path / "recipe.toml").write_text("old")
         validate = lambda: {"loss": next(scores, 1.0)}  # noqa: E731
         return Run(
-            learner, train, validate=validate, folder=tmp_path, report=Silence(), threads=threads
+            learner,
+            train,
+            validate=validate,
+            folder=tmp_path,
+            report=SilentReporter(),
+            threads=threads,
         )
 
     return make
@@ -105,7 +110,7 @@ def log(run):
     return [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_it_logs_validates_and_saves_when_it_should(make):
+def test_logging_validating_and_saving(make):
     run = make([2.0, 1.0])
     assert isinstance(run.learner, Learner)
     steps = []
@@ -141,13 +146,13 @@ def test_without_a_validation_the_last_weights_are_the_final_ones(make):
     assert run.learner.model.weight.item() == 3
 
 
-def test_it_stops_when_patience_is_lost(make):
+def test_early_stopping(make):
     run = make([1.0, 2.0, 2.0, 0.5], validate_every=2, patience=2)
     assert run.fit().progress.step == 6
 
 
 @pytest.mark.parametrize(("policy", "weight", "rate"), [("skip", 9, 1.0), ("rollback", 10, 0.5)])
-def test_a_step_that_cannot_be_made_is_left_out_or_undone(make, policy, weight, rate):
+def test_a_step_that_diverges_is_skipped_or_rolled_back(make, policy, weight, rate):
     run = make(fails=[7], divergence=policy)
     progress = run.fit().progress
     assert (progress.step, progress.rate, progress.diverged) == (10, rate, [7])
@@ -157,7 +162,7 @@ def test_a_step_that_cannot_be_made_is_left_out_or_undone(make, policy, weight, 
     )
 
 
-def test_a_run_without_a_checkpoint_begins_again(make):
+def test_a_run_without_a_checkpoint_starts_again(make):
     make().metrics.append(3, loss=1.0)
     run = make()
     run.resume("new", None)
@@ -187,7 +192,7 @@ def test_a_finished_run_stays_finished_until_its_model_is_written_or_its_recipe_
 
 
 @pytest.mark.parametrize("slower", [1, 8])
-def test_a_limited_time_is_kept_though_the_steps_become_slower(make, slower):
+def test_a_time_limit_is_kept_when_steps_become_slower(make, slower):
     run = make(num_steps=None, steps=None, minutes=1.5 / 60, validate_every=None)
     run.learner.seconds = lambda step: 0.01 if step < 20 else 0.01 * slower
     run.validate = lambda: time.sleep(0.02) or {"loss": 1.0}
@@ -204,7 +209,7 @@ def test_a_limited_time_is_kept_though_the_steps_become_slower(make, slower):
     )  # a tenth, and the last one; sleeping takes longer than it should
 
 
-def test_a_limited_time_goes_on_where_it_was_stopped_and_can_be_extended(make):
+def test_a_run_with_a_time_limit_can_be_resumed_and_extended(make):
     settings = {"num_steps": None, "steps": None, "validate_every": None}
     run = make(minutes=0.6 / 60, **settings)
     assert run.fit(stop=lambda: run.progress.seconds > 0.3).stopped
@@ -223,7 +228,7 @@ def test_a_limited_time_goes_on_where_it_was_stopped_and_can_be_extended(make):
     assert longer.fit().progress.step > finished.step
 
 
-def test_a_validation_that_is_abandoned_is_made_when_the_run_goes_on(make):
+def test_an_interrupted_validation_is_made_on_resume(make):
     make([2.0, 1.0]).fit()
     whole, rows = read_checkpoint(make().folder / "last.safetensors"), log(make())
     for path in make().folder.glob("*.*"):
@@ -247,7 +252,7 @@ def test_a_validation_that_is_abandoned_is_made_when_the_run_goes_on(make):
     assert [row | timings for row in log(again)] == [row | timings for row in rows]
 
 
-def test_a_process_that_must_end_during_a_step_saves_the_steps_before_it(make):
+def test_a_process_that_must_end_during_a_step_saves_earlier_steps(make):
     run = make()
     run.learner.interrupted_at = 4
     with pytest.raises(KeyboardInterrupt):
@@ -256,7 +261,7 @@ def test_a_process_that_must_end_during_a_step_saves_the_steps_before_it(make):
     assert read_checkpoint(run.folder / "last.safetensors")[0].step == 3
 
 
-def test_the_number_of_threads_is_noted_with_its_steps_and_taken_up_again(make):
+def test_the_number_of_threads_is_recorded_and_restored(make):
     before = torch.get_num_threads()
     try:
         run = make(num_steps=30, threads=(1, 2))
@@ -277,7 +282,7 @@ def test_the_number_of_threads_is_noted_with_its_steps_and_taken_up_again(make):
         torch.set_num_threads(before)
 
 
-def test_a_linear_dynamical_system_that_is_free_goes_on_as_if_it_had_never_stopped(tmp_path):
+def test_resuming_a_free_linear_dynamical_system(tmp_path):
     """The smallest variances come from where EM started, not from where it was resumed."""
     rows = [
         f"2020-01-{1 + i // 24:02} {i % 24:02}:00,{(7 * i) % 13 + (5 * i) % 7}" for i in range(240)

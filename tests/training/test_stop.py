@@ -5,7 +5,7 @@ import pytest
 from seqlab.machine import abandonable, cleaning, finish_up, must_wait, saving
 
 
-def test_a_stop_has_to_wait_only_while_something_would_be_lost():
+def test_a_stop_waits_only_if_work_would_be_lost():
     assert not must_wait()
     with saving(lambda: None):
         assert must_wait()
@@ -15,7 +15,7 @@ def test_a_stop_has_to_wait_only_while_something_would_be_lost():
     assert not must_wait()
 
 
-def test_before_the_process_ends_everything_is_saved_and_then_cleaned_up_from_inside_out():
+def test_before_the_process_ends_work_is_saved_and_then_cleaned_up():
     done = []
     with cleaning(lambda: done.append("outer")), cleaning(lambda: done.append("inner")):
         with saving(lambda: done.append("saved")):
@@ -31,7 +31,7 @@ def test_before_the_process_ends_everything_is_saved_and_then_cleaned_up_from_in
     assert done == ["inner", "outer"]
 
 
-def test_what_fails_keeps_nothing_else_from_being_done():
+def test_a_failing_cleanup_does_not_prevent_others():
     done = []
 
     def fail():
@@ -42,7 +42,7 @@ def test_what_fails_keeps_nothing_else_from_being_done():
         assert done == ["cleaned"]
 
 
-def test_a_block_that_fails_is_cleaned_up_too():
+def test_cleanup_after_an_exception():
     done = []
     with pytest.raises(ValueError, match="x"), cleaning(lambda: done.append(1)):
         raise ValueError("x")

@@ -34,26 +34,26 @@ def scalars(folder):
 
 def logged(path):
     """The same of metrics.jsonl."""
-    found = {}
+    curves = {}
     for row in map(json.loads, path.read_text().splitlines()):
         step, validation = row.pop("step"), row.pop("validation", {})
         row.pop("best", None)
         groups = {"train": row, "validation": validation}
-        found |= {
+        curves |= {
             (f"{group}/{name}", step): v
             for group, part in groups.items()
             for name, v in part.items()
         }
-    return found
+    return curves
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("events")
     (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in reversals(60, seed=1)))
-    wanted = [*SMALL, "train.steps=40", "train.tensorboard=true"]
+    settings = [*SMALL, "train.steps=40", "train.tensorboard=true"]
     seqlab.train(
-        "translate", folder / "pairs.tsv", recipe="seq2seq", settings=wanted, out=folder / "run"
+        "translate", folder / "pairs.tsv", recipe="seq2seq", settings=settings, out=folder / "run"
     )
     seqlab.train(settings=["train.steps=60"], out=folder / "run", resume=True)
     return folder / "run" / "run"
@@ -66,7 +66,7 @@ def words(tmp_path):
     return path
 
 
-def test_the_curves_are_the_numbers_of_the_log_through_a_resumed_run(run):
+def test_the_curves_equal_the_log_of_a_resumed_run(run):
     read, known = scalars(run), logged(run / "metrics.jsonl")
     assert read.keys() == known.keys()
     assert {step for _, step in known} == {20, 40, 60}
@@ -77,12 +77,12 @@ def test_the_curves_are_the_numbers_of_the_log_through_a_resumed_run(run):
         assert read[key] == np.float32(value)
 
 
-def test_steps_that_are_done_again_replace_the_old_ones(tmp_path):
+def test_repeated_steps_replace_the_old_ones(tmp_path):
     metrics = MetricsFile(tmp_path / "metrics.jsonl", tensorboard=True)
     for step in (20, 40, 300):
         metrics.append(step, loss=step / 10)
     metrics = MetricsFile(tmp_path / "metrics.jsonl", tensorboard=True)
-    metrics.cut_back(40)  # as after a kill: step 300 is done again
+    metrics.truncate(40)  # as after a kill: step 300 is done again
     metrics.append(300, loss=-1.0)
     assert scalars(tmp_path) == {
         ("train/loss", 20): 2.0,
@@ -101,15 +101,15 @@ def test_without_the_package_no_training_starts(words, tmp_path, monkeypatch):
     assert not seqlab.train(out=tmp_path / "run", resume=True).stopped  # once it is installed
 
 
-def test_nobody_who_did_not_ask_gets_event_files(tmp_path):
+def test_event_files_are_off_by_default(tmp_path):
     MetricsFile(tmp_path / "metrics.jsonl").append(20, loss=1.0)
     silent = MetricsFile(tmp_path / "other.jsonl", writes=False, tensorboard=True)
     silent.append(20, loss=1.0)
-    silent.cut_back(10)
+    silent.truncate(10)
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
-def test_a_model_that_is_counted_has_curves_too(words, tmp_path):
+def test_a_counted_model_has_curves(words, tmp_path):
     seqlab.train("tag", words, recipe="hmm-tagger", settings=COUNTED, out=tmp_path / "run")
     assert (
         scalars(tmp_path / "run" / "run").keys()

@@ -1,4 +1,4 @@
-// Attention: every layer and head, as matrices and as lines; one token at a time; each hypothesis; maps over pictures.
+// Attention: every layer and head as matrix and as lines, for each hypothesis, and as maps over pictures.
 import * as api from "./api.js"
 import {element} from "./element.js"
 import "./lines.js"
@@ -11,12 +11,12 @@ import * as trace from "./trace.js"
 const SHARE = scaleOf([], {share: true})
 
 export class AttentionPane extends Pane {
-  static refuses(model) {
+  static unavailable(model) {
     const nothing = "This model has no attention."
     return model.views.includes("attention") ? "" : nothing
   }
 
-  saved() {
+  viewToSave() {
     return {view: "attention", options: this.options}
   }
 
@@ -25,32 +25,32 @@ export class AttentionPane extends Pane {
       this.page.model.decode?.method === "beam" ? this.page.model.decode.beam : 1) : 1
     const hypothesis = Math.min(many, this.number("hypothesis") || 1)
     const options = hypothesis > 1 ? {hypothesis} : {}
-    const data = await this.ask("attention", options, signal)
+    const data = await this.fetchView("attention", options, signal)
     const maps = await this.weights(data, options, signal)
     const chosen = maps.find(map => map.name === this.value("layer")) ?? maps.at(-1)
-    const heads = chosen.heads.length, usual = heads > 1 ? 0 : 1
-    const head = Math.min(heads, Math.max(usual, Number(this.page.controls.head || usual)))
+    const heads = chosen.heads.length, defaultHead = heads > 1 ? 0 : 1
+    const head = Math.min(heads, Math.max(defaultHead, Number(this.page.controls.head || defaultHead)))
     this.options = {...options, layer: chosen.name, ...(head ? {head} : {})}
     this.controls([
       {key: "layer", kind: "select", label: "Layer", options: maps.map(map => map.name), value: maps.at(-1).name,
-        hint: "Whose weights are shown large."},
+        hint: "The layer whose weights are shown."},
       ...(heads > 1 ? [{key: "head", kind: "slider", label: "Head", min: 0, max: heads, step: 1, value: 0,
-        said: k => k || "all", hint: "One of the heads that look side by side; 0 is the mean of all."}] : []),
+        format: k => k || "all", hint: "One head; 0 is the mean of all heads."}] : []),
       ...(many > 1 ? [{key: "hypothesis", kind: "slider", label: "Hypothesis", min: 1, max: many, step: 1, value: 1,
-        hint: "Which result of the beam search is aligned; 1 is the best."}] : []),
+        hint: "Which result of the beam search is shown; 1 is the best."}] : []),
     ])
     const values = head ? chosen.grids[head - 1] : mean(chosen.grids)
-    const drawn = this.page.model.views.includes("maps") ? (await this.ask("maps", {}, signal)).pictures : []
-    this.fill(...drawn.map(each => section(null, null, picture(each))),
+    const drawn = this.page.model.views.includes("maps") ? (await this.fetchView("maps", {}, signal)).pictures : []
+    this.showResult(...drawn.map(each => section(null, null, picture(each))),
       element("div", {class: "pair"}, ...this.large(chosen, head, values)), this.all(maps, chosen, head))
   }
 
-  /** Each layer's weights by head; those of a long input come from its trace. */
+  /** The weights of each layer and head; for a long input they are in the trace. */
   async weights(data, options, signal) {
     if (this.data === data) return this.maps
     const long = data.maps.some(map => !map.weights)
     const traced = long ? trace.parse(await api.file("attention",
-      {model: this.page.model.name, input: this.page.given, options}, "trace", signal)) : null
+      {model: this.page.model.name, input: this.page.payload, options}, "trace", signal)) : null
     this.data = data
     this.maps = data.maps.map(map => ({...map, rounded: long,
       grids: map.weights ? map.weights.map(grid) : parts(traced.get(`${map.name}.weights`))}))
@@ -60,32 +60,32 @@ export class AttentionPane extends Pane {
   large(map, head, values) {
     const name = `${map.name}, ${head ? `head ${head}` : "mean of the heads"}`
     const matrix = element("seq-matrix", {"data-name": "attention"}), lines = element("seq-lines")
-    matrix.addEventListener("point", ({detail}) => lines.light(detail &&
+    matrix.addEventListener("point", ({detail}) => lines.highlight(detail &&
       {row: detail.row, column: detail.row === null ? detail.column : null}))
-    lines.addEventListener("point", ({detail}) => matrix.light(detail))
+    lines.addEventListener("point", ({detail}) => matrix.highlight(detail))
     const {follows, share} = head ? map.heads[head - 1] : {}
-    const told = follows ? `This head looks mostly at ${follows}: ${Math.round(100 * share)} % of its weight. ` : ""
-    const rounded = map.rounded ? " A long input: weights to 1/255." : ""
+    const summary = follows ? `Attends mostly to ${follows}: ${Math.round(100 * share)} % of its weight. ` : ""
+    const rounded = map.rounded ? " Long input: weights are rounded to 1/255." : ""
     queueMicrotask(() => {
       matrix.show({values, rows: map.rows, columns: map.columns, scale: SHARE, what: `weights of ${name}`,
         words: ["from", "at"]})
       lines.show({values, left: map.rows, right: map.columns, what: `the largest weights of ${name}`})
     })
     return [
-      section(name, `${told}A row for each query; its weights sum to one.${rounded}`, matrix),
-      section("Who looks at whom", "Left looks at right; the stronger the line, the larger the weight.", lines),
+      section(name, `${summary}A row for each token that attends; its weights sum to 1.${rounded}`, matrix),
+      section("Lines", "Left attends to right; the stronger the line, the larger the weight.", lines),
     ]
   }
 
-  /** The grid: a row for each layer, a picture for each head. */
+  /** A row for each layer, with a picture of each head. */
   all(maps, chosen, head) {
     if (maps.length === 1 && maps[0].heads.length === 1) return null
-    return section("All layers and heads", "Each small picture is one head; choose one to see it large.",
+    return section("All layers and heads", "Choose a head to see it above.",
       element("div", {class: "layers"}, ...maps.map(map => element("div", {class: "heads"},
       element("h4", {}, map.name), element("div", {class: "row"}, ...map.grids.map((values, h) => element("button", {
         type: "button", class: "head", "aria-pressed": String(map === chosen && head === h + 1),
           "data-key": `head-${map.name}-${h}`,
-        title: `${map.name}, head ${h + 1} ${map.heads[h].follows && `looks at ${map.heads[h].follows}`}`,
+        title: `${map.name}, head ${h + 1} ${map.heads[h].follows && `attends to ${map.heads[h].follows}`}`,
         onclick: () => this.set({layer: map.name, head: h + 1}),
       }, thumbnail(values, SHARE, {width: 84, height: Math.max(20, Math.min(84, 84 * values.rows / values.columns))}),
       element("small", {}, `${h + 1} ${map.heads[h].follows}`))))))))

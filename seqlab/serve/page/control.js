@@ -1,50 +1,51 @@
-// Controls: each has a name, a value, and a plain sentence that says what it does.
-import {element, fresh} from "./element.js"
+// Controls: each has a label, a value, and a hint that explains it.
+import {element, uniqueId} from "./element.js"
 
-/** One control from its description: {key, kind, label, hint, value, ...}. `changed(value)` is called with a string.
- *  The element has `put(value)`, which shows a value that came from elsewhere. */
-export function control(about, changed) {
-  const id = fresh(about.key), hint = element("small", {id: `${id}-hint`}, about.hint)
-  const input = KINDS[about.kind](about, changed)
+/** A control from its description: {key, kind, label, hint, value, ...}. `onChange(value)` is called with a string.
+ *  The element has `setValue(value)`, to show a value that was set elsewhere. */
+export function control(description, onChange) {
+  const id = uniqueId(description.key), hint = element("small", {id: `${id}-hint`}, description.hint)
+  const input = KINDS[description.kind](description, onChange)
   input.id = id
-  input.dataset.key = `control-${about.key}`
+  input.dataset.key = `control-${description.key}`
   input.setAttribute("aria-describedby", hint.id)
-  const told = about.kind === "slider" ? element("output", {htmlFor: id}) : null
-  const tell = value => { if (told) told.value = about.said?.(Number(value)) ?? value }
-  input.addEventListener("input", () => tell(input.value))
-  const whole = element("div", {class: `control ${about.kind}`},
-    element("label", {htmlFor: id}, about.label, told && " ", told), input, hint)
-  whole.put = value => {
-    if (about.kind === "check") input.checked = value === "1"
-    else if (input.value !== value && input !== document.activeElement || about.kind === "select") input.value = value
-    tell(value)
+  const output = description.kind === "slider" ? element("output", {htmlFor: id}) : null
+  const showValue = value => { if (output) output.value = description.format?.(Number(value)) ?? value }
+  input.addEventListener("input", () => showValue(input.value))
+  const container = element("div", {class: `control ${description.kind}`},
+    element("label", {htmlFor: id}, description.label, output && " ", output), input, hint)
+  container.setValue = value => {
+    if (description.kind === "check") input.checked = value === "1"
+    else if (description.kind === "select") input.value = value
+    else if (input.value !== value && input !== document.activeElement) input.value = value
+    showValue(value)
   }
-  whole.put(String(about.value))
-  return whole
+  container.setValue(String(description.value))
+  return container
 }
 
 const KINDS = {
-  slider: (about, changed) => element("input", {
-    type: "range", min: about.min, max: about.max, step: about.step, value: about.value,
-    oninput: event => changed(event.target.value),
+  slider: (description, onChange) => element("input", {
+    type: "range", min: description.min, max: description.max, step: description.step, value: description.value,
+    oninput: event => onChange(event.target.value),
   }),
-  number: (about, changed) => element("input", {
-    type: "number", min: about.min, max: about.max, step: about.step ?? 1, value: about.value,
-    onchange: event => changed(event.target.value),
+  number: (description, onChange) => element("input", {
+    type: "number", min: description.min, max: description.max, step: description.step ?? 1, value: description.value,
+    onchange: event => onChange(event.target.value),
   }),
-  text: (about, changed) => element("input", {
-    type: "text", dir: "auto", spellcheck: false, value: about.value, placeholder: about.placeholder ?? "",
-    onchange: event => changed(event.target.value),
+  text: (description, onChange) => element("input", {
+    type: "text", dir: "auto", spellcheck: false, value: description.value, placeholder: description.placeholder ?? "",
+    onchange: event => onChange(event.target.value),
   }),
-  select: (about, changed) => element("select", {onchange: event => changed(event.target.value)},
-    ...about.options.map(option => {
+  select: (description, onChange) => element("select", {onchange: event => onChange(event.target.value)},
+    ...description.options.map(option => {
       const [value, label] = Array.isArray(option) ? option : [option, option]
       return element("option", {value}, label)
     })),
-  check: (about, changed) => element("input", {type: "checkbox",
-    onchange: event => changed(event.target.checked ? "1" : "0")}),
+  check: (description, onChange) => element("input", {type: "checkbox",
+    onchange: event => onChange(event.target.checked ? "1" : "0")}),
 }
 
-/** A button with a sentence for whoever rests on it. */
-export const button = (label, hint, press, more = {}) =>
-  element("button", {type: "button", title: hint, "aria-description": hint, onclick: press, ...more}, label)
+/** A button with a tooltip. */
+export const button = (label, hint, onClick, more = {}) =>
+  element("button", {type: "button", title: hint, "aria-description": hint, onclick: onClick, ...more}, label)

@@ -1,40 +1,40 @@
-// Elements from names, properties and children. Text is always text: nothing here parses markup.
+// Elements made of names, properties and children. Strings become text nodes; nothing here parses markup.
 
-/** element("p", {class: "hint"}, "some text", child): a property is set where the element has it, else an attribute;
- *  `on...` is a listener. */
+/** element("p", {class: "hint"}, "some text", child): sets properties of the element, attributes if it has no such
+ *  property, and listeners for `on...`. */
 export function element(name, properties = {}, ...children) {
-  const made = document.createElement(name)
-  adorn(made, properties)
-  made.append(...children.flat().filter(child => child !== null && child !== undefined && child !== false))
-  return made
+  const node = document.createElement(name)
+  setProperties(node, properties)
+  node.append(...children.flat().filter(child => child !== null && child !== undefined && child !== false))
+  return node
 }
 
 const SVG = "http://www.w3.org/2000/svg"
 
 export function svg(name, attributes = {}, ...children) {
-  const made = document.createElementNS(SVG, name)
-  for (const [key, value] of Object.entries(attributes)) if (value !== null) made.setAttribute(key, value)
-  made.append(...children)
-  return made
+  const node = document.createElementNS(SVG, name)
+  for (const [key, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(key, value)
+  node.append(...children)
+  return node
 }
 
-function adorn(made, properties) {
+function setProperties(node, properties) {
   for (const [key, value] of Object.entries(properties)) {
     if (value === null || value === undefined) continue
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value)
-    else if (key === "class") made.className = value
-    else if (key in made && !key.startsWith("aria") && key !== "role" && key !== "list") made[key] = value
-    else made.setAttribute(key, value)
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value)
+    else if (key === "class") node.className = value
+    else if (key in node && !key.startsWith("aria") && key !== "role" && key !== "list") node[key] = value
+    else node.setAttribute(key, value)
   }
 }
 
-let numbered = 0
+let lastId = 0
 
-/** An id that no other element has, for labels and descriptions. */
-export const fresh = what => `${what}-${++numbered}`
+/** A unique id, for labels and descriptions. */
+export const uniqueId = what => `${what}-${++lastId}`
 
-/** A number as a person reads it: three digits, a true minus. */
-export function shown(value, digits = 3) {
+/** A number with three significant digits and a minus sign. */
+export function formatNumber(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "none"
   const size = Math.abs(value)
   const text = size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(digits - 1)
@@ -42,8 +42,8 @@ export function shown(value, digits = 3) {
   return text.replaceAll("-", "−")
 }
 
-/** A share as per cent. */
+/** A share in per cent. */
 export const percent = value => value > 0 && value < 0.001 ? "< 0.1 %" : `${(100 * value).toFixed(1)} %`
 
-/** Text of any direction and any characters, as text. */
-export const quoted = (text, name = "bdi") => element(name, {dir: "auto"}, text)
+/** Text in an element of its own, so that its direction does not affect the text around it. */
+export const bdiText = (text, name = "bdi") => element(name, {dir: "auto"}, text)

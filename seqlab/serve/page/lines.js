@@ -1,5 +1,5 @@
-// Two columns of tokens joined by weights, on a canvas: the strongest lines only, so that long texts stay quick.
-import {element, shown} from "./element.js"
+// Two columns of tokens joined by attention weights; only the strongest lines are drawn, so that long texts stay fast.
+import {element, formatNumber} from "./element.js"
 import {at} from "./matrix.js"
 
 const [MOST, SPACE] = [400, 240] // lines drawn, pixels between the columns
@@ -12,33 +12,33 @@ export class Lines extends HTMLElement {
     this.append(element("div", {class: "wide"}, this.canvas))
     this.readout = element("output", {class: "readout", "aria-live": "polite"})
     this.append(this.readout)
-    this.canvas.addEventListener("pointermove", event => this.look(this.tokenAt(event)))
-    this.canvas.addEventListener("pointerleave", () => this.look(null))
-    this.canvas.addEventListener("keydown", event => this.key(event))
-    this.canvas.addEventListener("blur", () => this.look(null))
+    this.canvas.addEventListener("pointermove", event => this.point(this.tokenAt(event)))
+    this.canvas.addEventListener("pointerleave", () => this.point(null))
+    this.canvas.addEventListener("keydown", event => this.onKey(event))
+    this.canvas.addEventListener("blur", () => this.point(null))
   }
 
-  show(given) {
-    this.given = given
+  show(options) {
+    this.options = options
     this.pointed = null
     this.canvas.setAttribute("aria-label",
-      `${given.what}. Up and down move through the tokens, left and right change the side.`)
-    const {values} = given, weights = values.data
+      `${options.what}. Up and down move through the tokens, left and right change the side.`)
+    const {values} = options, weights = values.data
     this.strongest = Array.from(weights.keys()).filter(place => weights[place] > 0.01)
       .sort((a, b) => weights[b] - weights[a])
     this.draw()
-    this.tell()
+    this.updateReadout()
   }
 
-  light(cell) {
+  highlight(cell) {
     this.pointed = cell
     this.draw()
-    this.tell()
+    this.updateReadout()
   }
 
   draw() {
-    if (!this.given || !this.isConnected) return
-    const {values, left, right} = this.given, style = getComputedStyle(this)
+    if (!this.options || !this.isConnected) return
+    const {values, left, right} = this.options, style = getComputedStyle(this)
     const [ink, muted, accent] = ["--ink", "--muted", "--accent"].map(name => style.getPropertyValue(name))
     const longer = Math.max(left.length, right.length), pitch = Math.min(22, Math.max(12, 900 / longer))
     const context = this.canvas.getContext("2d"), sharp = window.devicePixelRatio || 1
@@ -84,43 +84,43 @@ export class Lines extends HTMLElement {
   }
 
   tokenAt(event) {
-    const {left, right} = this.given, {start, end, pitch, y} = this.place, box = this.canvas.getBoundingClientRect()
+    const {left, right} = this.options, {start, end, pitch, y} = this.place, box = this.canvas.getBoundingClientRect()
     const side = event.clientX - box.left < (start + end) / 2 ? 0 : 1
     const k = Math.floor((event.clientY - box.top - y[side]) / pitch)
     if (k < 0 || k >= (side ? right : left).length) return null
     return side ? {row: null, column: k} : {row: k, column: null}
   }
 
-  look(cell) {
+  point(cell) {
     if (cell?.row === this.pointed?.row && cell?.column === this.pointed?.column) return
-    this.light(cell)
+    this.highlight(cell)
     this.dispatchEvent(new CustomEvent("point", {detail: cell}))
   }
 
-  key(event) {
-    const from = this.pointed ?? {row: 0, column: null}, {left, right} = this.given
-    if (event.key === "ArrowLeft") this.look({row: from.row ?? 0, column: null})
-    else if (event.key === "ArrowRight") this.look({row: null, column: from.column ?? 0})
+  onKey(event) {
+    const from = this.pointed ?? {row: 0, column: null}, {left, right} = this.options
+    if (event.key === "ArrowLeft") this.point({row: from.row ?? 0, column: null})
+    else if (event.key === "ArrowRight") this.point({row: null, column: from.column ?? 0})
     else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
       event.preventDefault()
       const step = !this.pointed ? 0 : event.key === "ArrowUp" ? -1 : 1
       const moved = (k, names) => k === null ? null : Math.min(names.length - 1, Math.max(0, k + step))
-      this.look({row: moved(from.row, left), column: moved(from.column, right)})
+      this.point({row: moved(from.row, left), column: moved(from.column, right)})
     }
   }
 
-  /** What a token looks at most, or who looks at it most. */
-  tell() {
-    const {values, left, right} = this.given, cell = this.pointed
+  /** Write the four largest weights from or to the selected token. */
+  updateReadout() {
+    const {values, left, right} = this.options, cell = this.pointed
     if (!cell) return void this.readout.replaceChildren(element("span", {class: "hint"},
-      "Point at one token to see only its lines."))
+      "Point at a token to see only its lines."))
     const from = cell.row !== null, names = from ? right : left
     const weights = names.map((name, k) => [name, from ? at(values, cell.row, k) : at(values, k, cell.column)])
     weights.sort((a, b) => b[1] - a[1])
     this.readout.replaceChildren(element("bdi", {}, from ? left[cell.row] : right[cell.column]),
-      from ? " looks at " : " is looked at by ",
+      from ? " attends to " : " is attended to by ",
       ...weights.slice(0, 4).flatMap(([name, weight], k) => [k ? ", " : "", element("bdi", {}, name),
-      ` ${shown(weight)}`]))
+      ` ${formatNumber(weight)}`]))
   }
 }
 

@@ -1,10 +1,10 @@
-// A matrix of numbers on a canvas: as many cells as there are pixels, read by pointer and by arrow keys.
+// A matrix of numbers on a canvas, whose cells can be read by pointer and by arrow keys.
 import {colourOf, css, inkOn} from "./palette.js"
-import {element, shown} from "./element.js"
+import {element, formatNumber} from "./element.js"
 
-const [TALLEST, WIDEST, HIGHEST] = [26, 40, 620] // pixels of a cell, and of the whole
+const [TALLEST, WIDEST, HIGHEST] = [26, 40, 620] // pixels: of a cell, and of the whole matrix
 
-/** Numbers in one array, row after row, from lists of lists. */
+/** A grid {rows, columns, data} from lists of lists. */
 export function grid(nested) {
   const rows = nested.length, columns = rows ? nested[0].length : 0
   const data = new Float64Array(rows * columns)
@@ -14,7 +14,7 @@ export function grid(nested) {
 
 export const at = (values, row, column) => values.data[row * values.columns + column]
 
-/** One pixel a cell, to be drawn at any size. */
+/** A canvas with one pixel for each cell, to be scaled. */
 function image(values, scale) {
   const canvas = element("canvas", {width: Math.max(1, values.columns), height: Math.max(1, values.rows)})
   const context = canvas.getContext("2d"), pixels = context.createImageData(canvas.width, canvas.height)
@@ -26,7 +26,7 @@ function image(values, scale) {
   return canvas
 }
 
-/** A small picture of a matrix, for lists and grids: only to be looked at. */
+/** A small picture of a matrix, without interaction. */
 export function thumbnail(values, scale, {width = 84, height = 28, label = ""} = {}) {
   const canvas = element("canvas", {width: 2 * width, height: 2 * height, class: "thumbnail", role: "img"})
   canvas.style.width = `${width}px`
@@ -39,19 +39,19 @@ export function thumbnail(values, scale, {width = 84, height = 28, label = ""} =
   return canvas
 }
 
-/** `<seq-matrix>`: `show({...})` draws; its events are `point` (a cell or null, while a person looks) and `pick` (a
- *  cell, by click or Enter). */
+/** `<seq-matrix>`: `show({...})` draws; events are `point` (the cell under the pointer, or null) and `pick` (a cell, by
+ *  click or Enter). */
 export class Matrix extends HTMLElement {
   connectedCallback() {
     if (this.canvas) return this.watcher.observe(this)
     this.canvas = element("canvas", {tabIndex: 0, role: "img", "data-key": this.dataset.name ?? "matrix"})
     this.readout = element("output", {class: "readout", "aria-live": "polite"})
     this.append(this.canvas, this.readout)
-    this.canvas.addEventListener("pointermove", event => this.look(this.cellAt(event)))
-    this.canvas.addEventListener("pointerleave", () => this.look(null))
+    this.canvas.addEventListener("pointermove", event => this.point(this.cellAt(event)))
+    this.canvas.addEventListener("pointerleave", () => this.point(null))
     this.canvas.addEventListener("click", event => this.pick(this.cellAt(event)))
-    this.canvas.addEventListener("keydown", event => this.key(event))
-    this.canvas.addEventListener("blur", () => this.look(null))
+    this.canvas.addEventListener("keydown", event => this.onKey(event))
+    this.canvas.addEventListener("blur", () => this.point(null))
     this.watcher = new ResizeObserver(() => this.draw())
     this.watcher.observe(this)
   }
@@ -60,27 +60,28 @@ export class Matrix extends HTMLElement {
     this.watcher?.disconnect()
   }
 
-  /** {values: a grid, rows, columns: names, scale, what: a sentence for those who cannot see it,
+  /** {values: a grid, rows, columns: names, scale, what: a description for screen readers,
    *   words: [from, at], picked: {row, column} or null} */
-  show(given) {
-    this.given = {words: ["", ""], rows: [], columns: [], picked: null, ...given}
-    this.image = image(given.values, given.scale)
+  show(options) {
+    this.options = {words: ["", ""], rows: [], columns: [], picked: null, ...options}
+    this.image = image(options.values, options.scale)
     this.pointed = null
-    this.canvas.setAttribute("aria-label", `${given.what}. ${given.values.rows} rows, ${given.values.columns} columns; `
-      + "arrow keys read the cells, Enter chooses one.")
+    const {rows, columns} = options.values
+    this.canvas.setAttribute("aria-label", `${options.what}. ${rows} rows, ${columns} columns; `
+      + "arrow keys read the cells, Enter selects one.")
     this.draw()
-    this.tell()
+    this.updateReadout()
   }
 
-  /** Light up a cell, a row or a column from outside. */
-  light(cell) {
+  /** Highlight a cell, a row or a column. */
+  highlight(cell) {
     this.pointed = cell
     this.draw()
-    this.tell()
+    this.updateReadout()
   }
 
   layout() {
-    const {values, rows, columns} = this.given
+    const {values, rows, columns} = this.options
     const context = this.canvas.getContext("2d")
     context.font = FONT
     const longest = names => Math.min(110, Math.max(0, ...names.slice(0,
@@ -97,8 +98,8 @@ export class Matrix extends HTMLElement {
   }
 
   draw() {
-    if (!this.given || !this.isConnected || !this.clientWidth) return
-    const {values, rows, columns, picked} = this.given
+    if (!this.options || !this.isConnected || !this.clientWidth) return
+    const {values, rows, columns, picked} = this.options
     const place = this.place = this.layout(), sharp = window.devicePixelRatio || 1
     this.canvas.width = place.width * sharp
     this.canvas.height = place.height * sharp
@@ -134,9 +135,9 @@ export class Matrix extends HTMLElement {
       cell === picked ? accent : ink)
   }
 
-  /** The numbers themselves, where cells have room. */
+  /** Write the numbers into the cells. */
   write(context) {
-    const {values, scale} = this.given, place = this.place
+    const {values, scale} = this.options, place = this.place
     context.textAlign = "center"
     for (let r = 0; r < values.rows; r++)
       for (let c = 0; c < values.columns; c++) {
@@ -149,7 +150,7 @@ export class Matrix extends HTMLElement {
   }
 
   frame(context, cell, line, colour) {
-    const {values} = this.given, place = this.place
+    const {values} = this.options, place = this.place
     const [row, rows] = cell.row === null || cell.row === undefined ? [0, values.rows] : [cell.row, 1]
     const [column, columns] = cell.column === null || cell.column === undefined ? [0, values.columns] : [cell.column, 1]
     context.strokeStyle = colour
@@ -159,16 +160,16 @@ export class Matrix extends HTMLElement {
   }
 
   cellAt(event) {
-    const {values} = this.given, place = this.place, box = this.canvas.getBoundingClientRect()
+    const {values} = this.options, place = this.place, box = this.canvas.getBoundingClientRect()
     const column = Math.floor((event.clientX - box.left - place.left) / place.cellWidth)
     const row = Math.floor((event.clientY - box.top - place.top) / place.cellHeight)
     if (row >= values.rows || column >= values.columns || (row < 0 && column < 0)) return null
     return {row: row < 0 ? null : row, column: column < 0 ? null : column}
   }
 
-  look(cell) {
+  point(cell) {
     if (cell?.row === this.pointed?.row && cell?.column === this.pointed?.column && !cell === !this.pointed) return
-    this.light(cell)
+    this.highlight(cell)
     this.dispatchEvent(new CustomEvent("point", {detail: cell}))
   }
 
@@ -176,21 +177,21 @@ export class Matrix extends HTMLElement {
     if (cell && cell.row !== null && cell.column !== null) this.dispatchEvent(new CustomEvent("pick", {detail: cell}))
   }
 
-  key(event) {
-    const {values, picked} = this.given
+  onKey(event) {
+    const {values, picked} = this.options
     const move = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}[event.key]
     if (event.key === "Enter") this.pick(this.pointed ?? picked)
     if (!move) return
     event.preventDefault()
     const from = this.pointed ?? picked ?? {row: 0, column: -move[1]}
     const clamp = (value, end) => Math.min(end - 1, Math.max(0, value))
-    this.look({row: clamp((from.row ?? 0) + move[0], values.rows),
+    this.point({row: clamp((from.row ?? 0) + move[0], values.rows),
       column: clamp((from.column ?? 0) + move[1], values.columns)})
   }
 
-  /** The cell in words. */
-  tell() {
-    const {values, rows, columns, words, picked} = this.given, cell = this.pointed ?? picked
+  /** Write the names and the number of the selected cell. */
+  updateReadout() {
+    const {values, rows, columns, words, picked} = this.options, cell = this.pointed ?? picked
     this.readout.replaceChildren()
     if (!cell) return void this.readout.append(element("span", {class: "hint"}, "Point at a cell to read it."))
     const name = (side, names, place) => place === null || place === undefined ? null
@@ -200,8 +201,8 @@ export class Matrix extends HTMLElement {
     if (parts.length < 2) return
     const value = at(values, cell.row, cell.column)
     const colour = element("i", {class: "swatch"})
-    colour.style.background = css(colourOf(value, this.given.scale))
-    this.readout.append(": ", element("b", {"data-value": String(value)}, shown(value, 4)), " ", colour)
+    colour.style.background = css(colourOf(value, this.options.scale))
+    this.readout.append(": ", element("b", {"data-value": String(value)}, formatNumber(value, 4)), " ", colour)
   }
 }
 

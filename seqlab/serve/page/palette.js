@@ -1,4 +1,4 @@
-// The colours of numbers, the same as those of the pictures that Python draws: steps of equal lightness.
+// The colours of numbers, the same as in seqlab/explain/palette.py: steps of equal lightness.
 
 const SEQUENTIAL = ["#f7fbfb", "#c6e2e7", "#91c9da", "#60aece", "#3d90be", "#2a72a7", "#24548b", "#213869", "#192143"]
 const DIVERGING = ["#033c77", "#265fa3", "#5084c5", "#83aadc", "#bbd0ec", "#f7f7f7",
@@ -14,22 +14,22 @@ const table = stops => Array.from({length: 255}, (_, level) => {
 })
 const TABLES = {sequential: table(SEQUENTIAL), diverging: table(DIVERGING)}
 
-/** A scale for numbers: {kind, low, high}. Weights and probabilities stand between 0 and 1, all else about zero. */
+/** A scale for numbers: {kind, low, high}: from 0 to 1 for weights and probabilities, symmetric about 0 otherwise. */
 export function scaleOf(values, {share = false} = {}) {
   if (share) return {kind: "sequential", low: 0, high: 1}
-  let far = 0
-  for (const value of values) if (Number.isFinite(value)) far = Math.max(far, Math.abs(value))
-  return {kind: "diverging", low: -(far || 1), high: far || 1}
+  let largest = 0
+  for (const value of values) if (Number.isFinite(value)) largest = Math.max(largest, Math.abs(value))
+  return {kind: "diverging", low: -(largest || 1), high: largest || 1}
 }
 
-/** Red, green and blue of a number. */
+/** The colour of a number as [red, green, blue]. */
 export function colourOf(value, {kind, low, high}) {
   if (value === null || value === undefined || Number.isNaN(value)) return MISSING
   const share = Math.min(1, Math.max(0, (value - low) / (high - low || 1)))
   return TABLES[kind][Math.round(share * 254)]
 }
 
-/** Dark or white, whichever is read more easily on a colour. */
+/** The colour of text that is readable on this colour: dark or white. */
 export const inkOn = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 134 ? "#22262b" : "#ffffff"
 
 export const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`

@@ -1,16 +1,16 @@
-// A pane: controls that stay, a result that is drawn anew, and what to say while it waits or when it cannot.
+// A pane: its controls, its result, and the messages while it waits or after an error.
 import * as api from "./api.js"
 import {control} from "./control.js"
 import {element} from "./element.js"
 
-/** Panes extend this with `render(signal)`, and say with static `refuses(model)` for which models there is nothing to
- *  see. `page` is {model, input, given (what is sent for it), controls, models, set, ...}. */
+/** Panes extend this with `render(signal)`, and with a static `unavailable(model)` that returns why they do not apply
+ *  to a model. `page` is {model, input, payload (what is sent for the input), controls, models, set, ...}. */
 export class Pane extends HTMLElement {
-  /** Why this pane has nothing to show for a model; empty where it has. */
-  static refuses() { return "" }
+  /** Why this pane does not apply to a model; "" if it does. */
+  static unavailable() { return "" }
 
-  /** What "save this view" saves: {view, options}, or null. */
-  saved() { return null }
+  /** The view that "Save this view" downloads: {view, options}, or null. */
+  viewToSave() { return null }
 
   connectedCallback() {
     if (this.result) return
@@ -24,27 +24,27 @@ export class Pane extends HTMLElement {
     this.stop()
   }
 
-  /** Show the state of the page; what was asked for before and is still under way is dropped. */
+  /** Show the state of the page; requests in progress for the state before are aborted. */
   async update(page) {
     this.stop()
     this.page = page
     const abort = this.abort = new AbortController()
-    const refusal = this.constructor.refuses(page.model)
+    const refusal = this.constructor.unavailable(page.model)
     if (refusal) {
       this.controls([])
-      return this.fill(element("div", {class: "empty"}, element("p", {}, refusal), page.others()))
+      return this.showResult(element("div", {class: "empty"}, element("p", {}, refusal), page.listOtherPanes()))
     }
     if (this.constructor.needsInput !== false && !page.input) {
       this.controls([])
-      return this.fill(element("p", {class: "empty"}, "Type an input above, or choose an example, to look at."))
+      return this.showResult(element("p", {class: "empty"}, "Type an input above, or choose an example."))
     }
     const slow = setTimeout(() => this.busy(true), 120)
     try {
       await this.render(abort.signal)
     } catch (error) {
       if (error.name === "AbortError" || abort.signal.aborted) return
-      if (!(error instanceof api.Refusal)) throw error
-      this.refused(error)
+      if (!(error instanceof api.ServerError)) throw error
+      this.showError(error)
     } finally {
       clearTimeout(slow)
       if (this.abort === abort) this.busy(false)
@@ -58,24 +58,25 @@ export class Pane extends HTMLElement {
 
   busy(waiting) {
     this.toggleAttribute("busy", waiting)
-    this.wait.textContent = waiting ? "Asking the model…" : ""
+    this.wait.textContent = waiting ? "Computing…" : ""
   }
 
-  refused(error) {
-    this.page.denied(error)
-    this.fill(element("div", {class: "empty error", role: "alert"},
-      element("p", {dir: "auto"}, capital(error.message)), error.hint ? element("p", {class: "hint", dir: "auto"},
-        capital(error.hint)) : null))
+  showError(error) {
+    this.page.handleError(error)
+    this.showResult(element("div", {class: "empty error", role: "alert"},
+      element("p", {dir: "auto"}, capitalise(error.message)), error.hint ? element("p", {class: "hint", dir: "auto"},
+        capitalise(error.hint)) : null))
   }
 
-  /** A view of the chosen model at work on the input. */
-  ask(view, options = {}, signal = this.abort?.signal) {
-    return api.explain(view, {model: this.page.model.name, input: this.page.given, options}, signal)
+  /** Request a view of the selected model for the input. */
+  fetchView(view, options = {}, signal = this.abort?.signal) {
+    return api.explain(view, {model: this.page.model.name, input: this.page.payload, options}, signal)
   }
 
-  /** The value of a control, from the address or as it was described. */
+  /** The value of a control: from the address, or its default. */
   value(key) {
-    return this.page.controls[key] ?? String(this.described?.find(about => about.key === key)?.value ?? "")
+    const description = this.descriptions?.find(each => each.key === key)
+    return this.page.controls[key] ?? String(description?.value ?? "")
   }
 
   number(key) {
@@ -86,37 +87,37 @@ export class Pane extends HTMLElement {
     this.page.set(controls, options)
   }
 
-  /** The controls of the pane. They are built once for each description, so that a slider stays under the finger. */
-  controls(described) {
-    const same = JSON.stringify(described) === JSON.stringify(this.described)
-    this.described = described
+  /** Show these controls. They are rebuilt only if their descriptions change, so that a slider can be dragged. */
+  controls(descriptions) {
+    const same = JSON.stringify(descriptions) === JSON.stringify(this.descriptions)
+    this.descriptions = descriptions
     if (!same)
-      this.keep(this.bar, () => this.bar.replaceChildren(...described.map(about => {
+      this.keepFocus(this.bar, () => this.bar.replaceChildren(...descriptions.map(description => {
         let timer
-        return control(about, value => {
+        return control(description, value => {
           clearTimeout(timer)
-          timer = setTimeout(() => this.set({[about.key]: value}), about.kind === "slider" ? 120 : 0)
+          timer = setTimeout(() => this.set({[description.key]: value}), description.kind === "slider" ? 120 : 0)
         })
       })))
-    this.bar.hidden = !described.length
-    described.forEach((about, k) => this.bar.children[k].put(this.value(about.key)))
+    this.bar.hidden = !descriptions.length
+    descriptions.forEach((about, k) => this.bar.children[k].setValue(this.value(description.key)))
   }
 
-  /** The result, drawn anew; the focus stays on the element with the same key. */
-  fill(...nodes) {
-    this.keep(this.result, () => this.result.replaceChildren(...nodes.flat().filter(Boolean)))
+  /** Replace the result; the focus stays on the element with the same key. */
+  showResult(...nodes) {
+    this.keepFocus(this.result, () => this.result.replaceChildren(...nodes.flat().filter(Boolean)))
   }
 
-  keep(where, change) {
+  keepFocus(where, change) {
     const key = where.contains(document.activeElement) ? document.activeElement.dataset.key : null
     change()
     if (key) where.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true})
   }
 }
 
-export const capital = text => text.charAt(0).toUpperCase() + text.slice(1)
+export const capitalise = text => text.charAt(0).toUpperCase() + text.slice(1)
 
-/** A heading, a sentence, and what belongs to them. */
+/** A card with a heading, an explanation and its content. */
 export const section = (title, about, ...children) =>
   element("section", {class: "card"}, title && element("h3", {}, title),
     about && element("p", {class: "hint"}, about), ...children)

@@ -1,4 +1,4 @@
-// A stage of the road through a model: the numbers that passed one tap, and the names of its rows and columns.
+// A stage of a model: the numbers recorded at one tap, and the names of their rows and columns.
 import {scaleOf} from "./palette.js"
 
 const BLOCKS = {attention: "self-attention", cross: "attention to the source", feed_forward: "feed-forward",
@@ -7,7 +7,7 @@ const BLOCKS = {attention: "self-attention", cross: "attention to the source", f
 const SHARES = ["weights", "halt", "belief", "posterior", "transform", "i", "f", "o", "r", "u", "z"] // from 0 to 1
 
 export class Stage {
-  /** `about` is one of the lens' stages, `sides` what the lens says of source, written and answered. */
+  /** `about` is a stage of the view lens, `sides` its lists of tokens: source, written and answered. */
   constructor(about, sides) {
     Object.assign(this, {name: about.name, what: about.what, shape: about.shape, about, sides})
     const parts = about.name.split(".")
@@ -29,14 +29,14 @@ export class Stage {
     return this.shape.length === 3 ? this.shape[0] : 1
   }
 
-  /** Numbers of a long input come from its trace. */
+  /** Set the numbers from the trace; the view lens leaves them out for a long input. */
   fill(tensor) {
     this.shape = tensor.shape
     this.data = tensor.data
     this.rounded = true
   }
 
-  /** One head as a grid. */
+  /** The matrix of one head. */
   grid(head = 0) {
     const [rows, columns] = this.shape.length === 1 ? [this.shape[0], 1] : this.shape.slice(-2)
     return {rows, columns, data: this.data.subarray(head * rows * columns, (head + 1) * rows * columns)}
@@ -53,7 +53,7 @@ export class Stage {
     return near.find(side => side.length === count) ?? Array.from({length: count}, (_, k) => String(k + 1))
   }
 
-  /** Names of the columns where they are tokens; features have only numbers. */
+  /** Names of the columns if they are tokens; features have none. */
   columns() {
     if (!["weights", "score"].includes(this.leaf)) return []
     const {source, written} = this.sides, count = this.grid().columns

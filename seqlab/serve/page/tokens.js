@@ -1,26 +1,26 @@
-// Tokens in a row: coloured by numbers, or there to be chosen from.
+// Tokens in a row: coloured by numbers, or as buttons.
 import {colourOf, css, inkOn} from "./palette.js"
-import {element, shown} from "./element.js"
+import {element, formatNumber} from "./element.js"
 
-/** Running text, each token on the colour of its number; the number is told on pointing and to screen readers. */
-export function coloured(names, values, scale, {label}) {
+/** Text with each token on the colour of its number; the number is in the tooltip and for screen readers. */
+export function colouredTokens(names, values, scale, {label}) {
   const spans = names.map((name, k) => {
     const colour = colourOf(values[k], scale)
-    const span = element("span", {class: "token", title: `${name}: ${shown(values[k], 4)}`,
+    const span = element("span", {class: "token", title: `${name}: ${formatNumber(values[k], 4)}`,
       "data-value": String(values[k])}, name)
     span.style.background = css(colour)
     span.style.color = inkOn(colour)
-    span.append(element("span", {class: "unseen"}, ` ${shown(values[k])} `))
+    span.append(element("span", {class: "unseen"}, ` ${formatNumber(values[k])} `))
     return span
   })
   return element("p", {class: "tokens", dir: "auto", role: "group", "aria-label": label}, ...spans)
 }
 
-/** Tokens as buttons, one of them chosen. */
-export function choice(names, chosen, pick, {label, key}) {
+/** Tokens as buttons, of which one is selected. */
+export function tokenButtons(names, selected, onPick, {label, key}) {
   const buttons = names.map((name, k) => element("button", {
-    type: "button", class: "token", "aria-pressed": String(k === chosen), "data-key": `${key}-${k}`,
-      onclick: () => pick(k),
+    type: "button", class: "token", "aria-pressed": String(k === selected), "data-key": `${key}-${k}`,
+      onclick: () => onPick(k),
   }, element("bdi", {}, name)))
   return element("div", {class: "tokens", role: "group", "aria-label": label}, ...buttons)
 }

@@ -1,6 +1,6 @@
-// A trace as the server sends it: a safetensors file, weights as bytes (255 is 1), all else as half floats.
+// A trace from the server: a safetensors file with weights as bytes (255 is 1) and other numbers as 16-bit floats.
 
-/** {tokens, names, get(name) -> {shape, data}} of the bytes of a file. */
+/** Parse the bytes of a file into {tokens, names, get(name) -> {shape, data}}. */
 export function parse(buffer) {
   const length = Number(new DataView(buffer).getBigUint64(0, true))
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)))

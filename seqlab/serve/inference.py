@@ -1,4 +1,4 @@
-"""What requests ask of a model, as plain functions that run in the one thread that computes."""
+"""The computations that requests need, as plain functions; they run in the thread of the batcher."""
 
 import json
 import re
@@ -15,8 +15,8 @@ from seqlab.explain.view import View
 from seqlab.model import Model, decode_settings
 from seqlab.options import MAX_EXPLAINED
 from seqlab.recipe import DecodeConfig
-from seqlab.serve.bodies import Decoding
 from seqlab.serve.limits import MOST_LETTERS
+from seqlab.serve.schemas import Decoding
 from seqlab.tasks import predict, subject, task_of
 from seqlab.tasks.examples import max_positions
 
@@ -29,8 +29,8 @@ TYPES = {
 }
 
 
-def settings_of(model: Model, decoding: Decoding) -> DecodeConfig:
-    """The recipe's [decode] with what a request asks for instead."""
+def decode_config(model: Model, decoding: Decoding) -> DecodeConfig:
+    """Return [decode] of the model's recipe, changed by the options of a request."""
     changes = decoding.model_dump(exclude_none=True)
     n_best = changes.pop("n_best", None)
     if not {"beam", "method"} & changes.keys():
@@ -38,15 +38,18 @@ def settings_of(model: Model, decoding: Decoding) -> DecodeConfig:
     return decode_settings(model.recipe.decode, changes)
 
 
-def parse(model: Model, given: Any, *, most: int = MOST_LETTERS) -> Any:
-    """An input as the model takes it. A text is never the name of a file."""
-    return model.bundle.codec.source.parse(given, most=most)
+def parse(model: Model, value: Any, *, most: int = MOST_LETTERS) -> Any:
+    """Return an input from JSON as the model takes it; a text is never read as a file name."""
+    return model.bundle.codec.source.parse(value, most=most)
 
 
-def predict_together(
+def predict_batch(
     model: Model, decode: DecodeConfig, seed: int, prefix: str, requests: Sequence[list[Any]]
 ) -> Sequence[list[dict[str, Any]] | SeqlabError]:
-    """The answers to several requests, decoded in one go; where that fails, each alone, so that each has its own."""
+    """Return the answers to several requests, decoded in one batch.
+
+    If that fails, each request is computed alone, so that only the one at fault gets the error.
+    """
     try:
         rows = [row for request in requests for row in range(len(request))]
         inputs = [parse(model, value) for request in requests for value in request]
@@ -54,27 +57,25 @@ def predict_together(
     except SeqlabError as error:
         if len(requests) == 1:
             return [error]
-        return [predict_together(model, decode, seed, prefix, [request])[0] for request in requests]
-    answers = iter(
-        [{"input": each.input, "output": each.output, **each.details} for each in results]
-    )
+        return [predict_batch(model, decode, seed, prefix, [request])[0] for request in requests]
+    answers = iter([{"input": r.input, "output": r.output, **r.details} for r in results])
     return [list(islice(answers, len(request))) for request in requests]
 
 
-def explained(model: Model, view: str, given: Any, options: dict[str, Any], form: str) -> bytes:
-    """A view in the form that was asked for."""
+def explain(model: Model, view: str, value: Any, options: dict[str, Any], form: str) -> bytes:
+    """Return a view, or the trace it is made from, as the bytes of a file."""
     if "pattern" in options:
-        _refuse_endless(options["pattern"])
-    source = None if given is None else parse(model, given, most=MAX_EXPLAINED)
+        _check_pattern(options["pattern"])
+    source = None if value is None else parse(model, value, most=MAX_EXPLAINED)
     if form != "trace":
-        return _formed(model.explain(source, view, **options), form)
-    if given is None:
-        raise UsageError("a trace is of an input", hint="give one.")
+        return _to_bytes(model.explain(source, view, **options), form)
+    if value is None:
+        raise UsageError("a trace needs an input", hint="send it as 'input'.")
     about = {name: options[name] for name in ("output", "hypothesis") if name in options}
     return subject(model.bundle, source, **about).trace().to_bytes()
 
 
-def _formed(view: View, form: str) -> bytes:
+def _to_bytes(view: View, form: str) -> bytes:
     if form == "png":
         return view.to_png()
     if form == "json":
@@ -85,25 +86,23 @@ def _formed(view: View, form: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _refuse_endless(pattern: str) -> None:
-    """Matching cannot be interrupted, so what could take for ever is not begun: a repeated group, or many choices."""
-    choices = re.findall(r"[*+?{|]", pattern)
-    if (
-        re.search(r"\)[*+?{]", pattern)
-        or len(choices) > 4
-        or len([c for c in choices if c in "*+{"]) > 1
-    ):
+def _check_pattern(pattern: str) -> None:
+    """Raise a UsageError for a pattern that could take exponential time; matching cannot be interrupted."""
+    operators = re.findall(r"[*+?{|]", pattern)
+    num_repeats = sum(operator in "*+{" for operator in operators)
+    repeats_group = re.search(r"\)[*+?{]", pattern)
+    if repeats_group or num_repeats > 1 or len(operators) > 4:
         raise UsageError(
-            f"the pattern {pattern!r} could take for ever",
-            hint="use at most one of * + {}, and at most four with ? and |, and repeat no group; "
-            "`seqlab explain` on your own machine takes any pattern.",
+            f"the pattern {pattern!r} could take exponential time",
+            hint="use at most one of * + {}, at most four of these, ? and | together, and repeat no group; "
+            "`seqlab explain` on the command line takes any pattern.",
         )
 
 
 @torch.inference_mode()
 def next_tokens(
     bundle: Bundle,
-    given: Any,
+    source: Any,
     written: Sequence[int],
     *,
     temperature: float,
@@ -111,16 +110,16 @@ def next_tokens(
     top_p: float,
     most: int,
 ) -> dict[str, Any]:
-    """The likeliest tokens after what is written: p = softmax(logits), and E59's p where a sampler would draw."""
-    if bundle.codec.reads and isinstance(given, str) and not given.strip():
-        raise UsageError("there is nothing in the input", hint="give a text that is not empty.")
-    start = task_of(bundle.recipe).decoder_start(bundle, given, bundle.recipe.decode)
+    """Return the most probable next tokens: softmax(logits), and the probabilities that sampling would use (E59)."""
+    if bundle.codec.reads and isinstance(source, str) and not source.strip():
+        raise UsageError("the input is empty", hint="send a text that is not empty.")
+    start = task_of(bundle.recipe).decoder_start(bundle, source, bundle.recipe.decode)
     tokenizer = bundle.codec.target_tokenizer
     limits = start.limits
     if any(not 0 <= token < len(tokenizer) for token in written):
         raise UsageError(
-            "'written' holds what is no token",
-            hint=f"tokens are numbers from 0 to {len(tokenizer) - 1}.",
+            "a number in 'written' is no token",
+            hint=f"tokens are 0 to {len(tokenizer) - 1}.",
         )
     text = {
         "written": [
@@ -133,14 +132,12 @@ def next_tokens(
     tokens = [*start.tokens, *written]
     if len(tokens) > max_positions(bundle.recipe):
         raise UsageError(
-            f"{len(tokens)} tokens, and this model learned {max_positions(bundle.recipe)} positions",
-            hint="write less.",
+            f"{len(tokens)} tokens are too many: this model has {max_positions(bundle.recipe)} positions",
+            hint="send fewer tokens in 'written'.",
         )
     decoder = bundle.model.decoder
     context, state = decoder.start(start.memory)
-    logits = decoder.read(torch.tensor([tokens]), context, state)[0][
-        :, -1
-    ]  # after its prompt and all that was written
+    logits = decoder.read(torch.tensor([tokens]), context, state)[0][:, -1]
     adjusted = Sample(temperature, top_k or None, top_p).probabilities(logits, limits.never)[0]
     p = logits.double().softmax(-1)[0]
     best = p.topk(min(most, len(p))).indices.tolist()

@@ -1,4 +1,4 @@
-"""The loss of a conditional random field over a whole training part, and its gradient by E9."""
+"""The loss of a conditional random field over the whole training part, with its gradient by E9."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ Scores = Float[Tensor, "B T K"]
 
 
 class CRFProblem:
-    """-log p(labels | words), a mean over the positions: expected counts minus those that were seen.
+    """The mean of -log p(labels | words) over the positions; its gradient is expected minus observed counts.
 
-    Where a label is not known (-1), what was seen is what the known ones make likely.
+    If some labels are unknown (-1), the observed counts are those expected given the known labels.
     """
 
     def __init__(
@@ -27,9 +27,9 @@ class CRFProblem:
     ) -> None:
         self.parts = parts
         ids = torch.cat([part.values[part.real] for part in parts])
-        there = ids > 0
-        counts = there.sum(1)
-        self.table = SparseTable(ids[there], counts.cumsum(0) - counts)
+        present = ids > 0
+        counts = present.sum(1)
+        self.table = SparseTable(ids[present], counts.cumsum(0) - counts)
         self.transposed = self.table.transposed(num_features)
         self.labels = labels
         self.num_scored = len(ids)
@@ -43,15 +43,14 @@ class CRFProblem:
         total, surplus = 0.0, []
         edges = [torch.zeros_like(each, dtype=torch.float64) for each in (moves, first, last)]
         for part, labels, flat in zip(self.parts, self.labels, scores, strict=True):
-            spread = flat.new_zeros(*labels.shape, len(bias))
-            spread[part.real] = flat
-            chain = (part, spread, moves, first, last)
-            free = expected(*chain)
-            clamped = (
-                counted(labels, *chain)
-                if (labels >= 0)[part.real].all()
-                else expected(*_clamped(labels, *chain))
-            )
+            padded = flat.new_zeros(*labels.shape, len(bias))
+            padded[part.real] = flat
+            chain = (part, padded, moves, first, last)
+            free = expected_counts(*chain)
+            if (labels >= 0)[part.real].all():
+                clamped = observed_counts(labels, *chain)
+            else:
+                clamped = expected_counts(*_clamp(labels, *chain))
             total += free[0] - clamped[0]
             surplus.append((free[1] - clamped[1])[part.real])
             for edge, one, other in zip(edges, free[2:], clamped[2:], strict=True):
@@ -66,10 +65,10 @@ class CRFProblem:
         return total / n, gradients
 
 
-def expected(
+def expected_counts(
     part: Padded, scores: Scores, moves: Tensor, first: Tensor, last: Tensor
 ) -> tuple[float, Scores, Tensor, Tensor, Tensor]:
-    """log Σ_z exp(score), and how often each label, each move, and each first and last label is expected."""
+    """Return log Σ_z exp(score), and the expected counts of labels, transitions, first and last labels."""
     gamma, xi, log_p = posterior(*as_chain(scores, part, moves, first, last))
     log_p = log_p + first.double().logsumexp(0)
     return (
@@ -81,10 +80,10 @@ def expected(
     )
 
 
-def counted(
+def observed_counts(
     labels: Labels, part: Padded, scores: Scores, moves: Tensor, first: Tensor, last: Tensor
 ) -> tuple[float, Scores, Tensor, Tensor, Tensor]:
-    """The same where the labels are known: the score of their path, and how often each is there."""
+    """Return the same for known labels: the score of their path, and their counts."""
     num_labels, real = len(first), part.real
     here = F.one_hot(labels.clamp(min=0), num_labels).double() * real[..., None]
     pairs = (labels[:, :-1] * num_labels + labels[:, 1:])[real[:, 1:]]
@@ -96,10 +95,10 @@ def counted(
     return float(score), here, xi, begins, ends
 
 
-def _clamped(
+def _clamp(
     labels: Labels, part: Padded, scores: Scores, moves: Tensor, first: Tensor, last: Tensor
 ) -> tuple[Padded, Scores, Tensor, Tensor, Tensor]:
-    """The same chain with every label but the known one made impossible."""
+    """Return the chain with all labels impossible but the known ones."""
     labelled = (labels >= 0)[..., None]
-    right = torch.arange(scores.shape[-1]) == labels[..., None]
-    return part, torch.where(labelled & ~right, NEVER, scores), moves, first, last
+    correct = torch.arange(scores.shape[-1]) == labels[..., None]
+    return part, torch.where(labelled & ~correct, NEVER, scores), moves, first, last

@@ -1,4 +1,4 @@
-"""What requests and answers look like: the interface's document is made from these."""
+"""The schemas of requests and answers, from which the OpenAPI document is made."""
 
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -14,9 +14,10 @@ Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_LETTERS)]
 Picture = Annotated[list[list[Row]], Field(min_length=1, max_length=512)]
 Input = Annotated[str, Field(max_length=MOST_OF_A_TABLE)] | Rows | Picture
 Name = Annotated[
-    str, Field(min_length=1, max_length=200, description="a name of /v1/models, or NAME@CHECKPOINT")
+    str,
+    Field(min_length=1, max_length=200, description="a name from /v1/models, or NAME@CHECKPOINT"),
 ]
-Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 63, description="seed of sampling")]
 
 
 class Body(BaseModel):
@@ -24,7 +25,7 @@ class Body(BaseModel):
 
 
 def _fields(options: type) -> dict[str, Any]:
-    """Each option as a field that may be left out, within what a server bears."""
+    """Return each option as an optional field, with the server's limits."""
     fields = {}
     for name, hint in get_type_hints(options, include_extras=True).items():
         _, bounds, text = get_args(hint)
@@ -34,24 +35,29 @@ def _fields(options: type) -> dict[str, Any]:
 
 
 class Decoding(create_model("Decoding", __base__=Body, **_fields(options.DecodeOptions))):  # type: ignore[misc]
-    """What to decode by instead of the recipe's own [decode]."""
+    """Options of decoding; what is left out is as in [decode] of the model's recipe."""
 
     n_best: Width | None = Field(
         None,
         le=MAX_HYPOTHESES,
-        description="how many hypotheses to answer with; a beam of as many, if none",
+        description="number of hypotheses to return; without `beam`, also the size of the beam",
     )
 
 
 class ModelRequest(Body):
-    """What is asked of a model."""
+    """A request to a model."""
 
     model: Name
 
 
 class Predict(ModelRequest):
-    inputs: list[Input] = Field(max_length=MOST_INPUTS)
-    prefix: str = Field("", max_length=MAX_TOKENS)
+    inputs: list[Input] = Field(
+        max_length=MOST_INPUTS,
+        description="texts, rows of a series, sequences of vectors, or images as rows of pixels",
+    )
+    prefix: str = Field(
+        "", max_length=MAX_TOKENS, description="text that each translation must begin with"
+    )
     seed: Seed = 0
     decode: Decoding = Decoding()
 
@@ -64,24 +70,32 @@ class Generate(ModelRequest):
 
 class Next(ModelRequest):
     input: Input
-    written: list[Annotated[int, Field(ge=0)]] = Field([], max_length=MAX_TOKENS)
-    temperature: Number = Field(1.0, ge=0.01, le=100)
-    top_k: int = Field(0, ge=0, description="0: all")
-    top_p: Number = Field(1.0, gt=0, le=1)
-    most: int = Field(20, ge=1, le=1000)
+    written: list[Annotated[int, Field(ge=0)]] = Field(
+        [], max_length=MAX_TOKENS, description="ids of the tokens generated so far"
+    )
+    temperature: Number = Field(1.0, ge=0.01, le=100, description="divides the logits")
+    top_k: int = Field(0, ge=0, description="keep the k most probable tokens; 0 keeps all")
+    top_p: Number = Field(
+        1.0, gt=0, le=1, description="keep the most probable tokens that add up to p"
+    )
+    most: int = Field(20, ge=1, le=1000, description="number of tokens to return")
 
 
 class Score(ModelRequest):
-    sources: list[Input] = Field([], max_length=MOST_INPUTS)
-    targets: list[Annotated[str, Field(max_length=MOST_LETTERS)]] = Field(max_length=MOST_INPUTS)
+    sources: list[Input] = Field(
+        [], max_length=MOST_INPUTS, description="one for each target, if the model reads a source"
+    )
+    targets: list[Annotated[str, Field(max_length=MOST_LETTERS)]] = Field(
+        max_length=MOST_INPUTS, description="texts to compute the log-probability of"
+    )
 
 
 class ViewOptions(create_model("ViewOptions", __base__=Body, **_fields(options.ExplainOptions))):  # type: ignore[misc]
-    """What a view can be told; each view takes some of these."""
+    """Options of a view; each view takes some of these."""
 
 
 class Explain(ModelRequest):
-    input: Input | None = None
+    input: Input | None = Field(None, description="input to explain; some views need none")
     options: ViewOptions = ViewOptions()
 
 
@@ -100,7 +114,7 @@ class ModelFacts(BaseModel):
     recipe: str
     about: str
     parameters: int
-    usual: str
+    usual: str = Field(description="the default view")
     views: list[str]
     examples: list[str]
     decode: dict[str, Any]
@@ -123,7 +137,7 @@ class Token(BaseModel):
 
 class Candidate(Token):
     probability: float
-    adjusted: float
+    adjusted: float = Field(description="probability after temperature, top_k and top_p")
 
 
 class NextTokens(BaseModel):

@@ -1,4 +1,4 @@
-"""Looking into a model from the command line."""
+"""`seqlab explain`, `check` and `doctor`."""
 
 import json
 
@@ -6,10 +6,10 @@ import pytest
 
 
 def test_a_view_in_the_terminal_and_in_files(run, models, tmp_path):
-    said = run("explain", models["translate"], "abc", "--view", "lens")
-    assert said.code == 0, said.stderr
-    assert "stage by stage" in said.stdout
-    assert max(map(len, said.stdout.splitlines())) <= 80
+    result = run("explain", models["translate"], "abc", "--view", "lens")
+    assert result.code == 0, result.stderr
+    assert "stage by stage" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
     for name in ("view.html", "view.svg", "view.png", "view.json"):
         assert (
             run(
@@ -28,7 +28,7 @@ def test_a_view_in_the_terminal_and_in_files(run, models, tmp_path):
     )
 
 
-def test_without_a_name_each_model_shows_what_it_is_about(run, models, files):
+def test_the_default_view_of_each_task(run, models, files):
     shown = {
         "translate": "abc",
         "classify": "1 0 1",
@@ -43,18 +43,18 @@ def test_without_a_name_each_model_shows_what_it_is_about(run, models, files):
             task, "lens"
         )
     assert "saliency" in run("explain", "--list").stdout
-    assert "which model" in run("explain").error[0]
+    assert "no model is named" in run("explain").error[0]
 
 
 def test_what_a_view_cannot_do_is_said(run, models, files, tmp_path):
-    said, hint = run("explain", models["bilm"], "a b").error
-    assert "no tokens or labels to explain" in said
+    result, hint = run("explain", models["bilm"], "a b").error
+    assert "no tokens or labels to explain" in result
     assert "--embed" in hint
     assert (
         "band" in run("explain", models["forecast"], files["forecast"], "--view", "lens").error[1]
     )
-    said, hint = run("explain", models["translate"], "abc", "--view", "lense").error
-    assert "no view 'lense'" in said
+    result, hint = run("explain", models["translate"], "abc", "--view", "lense").error
+    assert "no view 'lense'" in result
     assert "lens" in hint
     assert (
         "--out"
@@ -64,15 +64,15 @@ def test_what_a_view_cannot_do_is_said(run, models, files, tmp_path):
     )
 
 
-def test_the_laws_on_a_model_of_ones_own(run, models):
+def test_check_tests_the_laws(run, models):
     for task in ("translate", "classify", "tag", "lm", "mask", "forecast", "caption"):
-        said = run("check", models[task], "--json")
-        assert said.code == 0, said.stdout
-        assert all(law["kept"] for law in json.loads(said.stdout))
+        result = run("check", models[task], "--json")
+        assert result.code == 0, result.stdout
+        assert all(law["kept"] for law in json.loads(result.stdout))
     assert "padding changes nothing" in run("check", models["translate"]).stdout
 
 
-def test_resuming_is_shown_on_a_copy_of_ones_own_run(run, models):
+def test_check_resumes_a_copy_of_the_run(run, models):
     before = (models["lm"] / "run" / "last.safetensors").read_bytes()
     for task in ("lm", "translate"):
         (law,) = json.loads(run("check", models[task], "--resume", "--json").stdout)
@@ -85,7 +85,7 @@ def test_resuming_is_shown_on_a_copy_of_ones_own_run(run, models):
     assert (models["lm"] / "run" / "last.safetensors").read_bytes() == before
 
 
-def test_the_doctor_asks_what_a_loss_does_not_answer(run, models):
+def test_the_doctor_as_json(run, models):
     found = json.loads(run("doctor", models["translate"], "--json").stdout)
     questions = {finding["question"] for finding in found}
     assert {"is the input used?", "does it end?", "is the data new to it?"} <= questions
@@ -119,9 +119,9 @@ def test_the_doctor_asks_what_a_loss_does_not_answer(run, models):
 )
 def test_the_doctor_examines_every_task(run, models, files, task, questions):
     for where in ((), (files[task],)):
-        said = run("doctor", models[task], *where)
-        assert said.code == 0, said.stderr
-        assert [question for question in questions if question not in said.stdout] == []
-        assert "well" in said.stdout or "LOOK" in said.stdout
+        result = run("doctor", models[task], *where)
+        assert result.code == 0, result.stderr
+        assert [question for question in questions if question not in result.stdout] == []
+        assert "ok" in result.stdout or "CHECK" in result.stdout
     seen = json.loads(run("doctor", models[task], files[task], "--json").stdout)
     assert all(not each["well"] for each in seen if each["question"] == "is the data new to it?")

@@ -16,18 +16,18 @@ TASKS = sorted(default_recipes())
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_training_says_how_good_the_model_is_and_how_to_use_it(run, files, small, tmp_path, task):
-    said = run("train", task, files[task], "-o", tmp_path / "m", *small(task))
+def test_training_prints_scores_and_the_next_command(run, files, small, tmp_path, task):
+    result = run("train", task, files[task], "-o", tmp_path / "m", *small(task))
 
-    assert said.code == 0
-    assert "held out" in said.stdout
-    assert f"use it: seqlab predict {tmp_path / 'm'}" in said.stdout
-    assert "parameters, 4 steps: about" in said.stderr
+    assert result.code == 0
+    assert "held out" in result.stdout
+    assert f"use it: seqlab predict {tmp_path / 'm'}" in result.stdout
+    assert "parameters, 4 steps: about" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
 
 
 def test_training_as_json(run, files, small, tmp_path):
-    said = run(
+    result = run(
         "train",
         "translate",
         files["translate"],
@@ -37,23 +37,23 @@ def test_training_as_json(run, files, small, tmp_path):
         "--json",
         *small("translate"),
     )
-    result = json.loads(said.stdout)
-    assert result["stopped"] is False
-    assert result["steps"] == 4
-    assert result["path"] == str(tmp_path / "m")
-    assert said.stderr == ""
+    summary = json.loads(result.stdout)
+    assert summary["stopped"] is False
+    assert summary["steps"] == 4
+    assert summary["path"] == str(tmp_path / "m")
+    assert result.stderr == ""
 
 
 def test_without_out_the_directory_is_named_after_task_and_file(
     run, files, small, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    said = run("train", "classify", files["classify"], "-q", *small("classify"))
-    assert said.code == 0
+    result = run("train", "classify", files["classify"], "-q", *small("classify"))
+    assert result.code == 0
     assert (tmp_path / "runs" / "classify-bits" / "manifest.json").is_file()
 
 
-def test_the_directory_one_stands_in_will_do(run, files, small, tmp_path, monkeypatch):
+def test_out_may_be_the_current_directory(run, files, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert (
         run("train", "classify", files["classify"], "-o", ".", "-q", *small("classify")).code == 0
@@ -65,8 +65,8 @@ def test_training_and_validating_on_standard_input(run, files, small, tmp_path):
     piped = files["classify"].read_bytes()
     for place, words in enumerate((["-"], [files["classify"], "--valid", "-"])):
         out = tmp_path / str(place)
-        said = run("train", "classify", *words, "-o", out, "-q", *small("classify"), stdin=piped)
-        assert said.code == 0, said.stderr
+        result = run("train", "classify", *words, "-o", out, "-q", *small("classify"), stdin=piped)
+        assert result.code == 0, result.stderr
     assert run("evaluate", tmp_path / "1").stdout.startswith("bilstm-classifier on 300 examples")
 
 
@@ -83,7 +83,7 @@ def test_another_recipe_by_name_or_file(run, files, small, tmp_path):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_model_can_say_what_it_is(run, models, task):
+def test_info_of_a_model(run, models, task):
     facts = json.loads(run("info", models[task], "--json").stdout)
     assert facts["task"] == task
     assert facts["parameters"] > 0
@@ -91,7 +91,7 @@ def test_every_model_can_say_what_it_is(run, models, task):
     assert "held out, after 30 steps" in run("info", models[task]).stdout
 
 
-def test_the_installation_can_say_what_it_is(run):
+def test_info_of_the_installation(run):
     facts = json.loads(run("info", "--json").stdout)
     assert facts["python"] == sys.version.split()[0]
     assert facts["native kernels"] == "turned off by SEQLAB_NATIVE=0"
@@ -99,28 +99,28 @@ def test_the_installation_can_say_what_it_is(run):
     assert "torch" in run("info").stdout
 
 
-def test_the_kernels_can_say_whether_they_are_in_use(run):
+def test_kernels_prints_whether_they_are_in_use(run):
     assert run("kernels").stdout == "native kernels: turned off by SEQLAB_NATIVE=0\n"
     facts = json.loads(run("kernels", "--json").stdout)
     assert facts["ready"] is False
     assert facts["library"].endswith(".so")
     assert run("kernels", "biuld").error == (
-        "kernels cannot 'biuld'",
-        "`seqlab kernels build` compiles them.",
+        "there is no action 'biuld'",
+        "`seqlab kernels build` compiles the kernels.",
     )
 
 
-def test_kernels_that_are_built_are_in_use(run, kernels):
+def test_built_kernels_are_in_use(run, kernels):
     assert run("kernels", "build").stdout.startswith("native kernels: built by ")
     assert json.loads(run("info", "--json").stdout)["native kernels"].startswith("built by ")
 
 
-def test_without_a_compiler_nothing_is_built(run, tmp_path, monkeypatch):
+def test_kernels_need_a_compiler(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", "no-such-compiler")
-    said = run("kernels", "build")
-    assert said.code == 1
-    assert said.error[0] == "there is no C++ compiler on this machine"
+    result = run("kernels", "build")
+    assert result.code == 1
+    assert result.error[0] == "there is no C++ compiler on this machine"
 
 
 def test_recipes_are_listed_with_the_default_of_each_task(run):
@@ -131,8 +131,8 @@ def test_recipes_are_listed_with_the_default_of_each_task(run):
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_is_shown_as_toml_to_copy_and_change(run, name):
-    said = run("recipes", name)
-    assert parse_recipe(said.stdout, where="stdout").name == name
+    result = run("recipes", name)
+    assert parse_recipe(result.stdout, where="stdout").name == name
     assert json.loads(run("recipes", name, "--json").stdout)["name"] == name
 
 
@@ -144,8 +144,8 @@ def test_public_data_is_listed(run):
 
 
 def test_synthetic_data_is_made_on_stdout(run):
-    said = run("data", "make", "reversals", "-n", 5, "--seed", 7)
-    assert said.stdout == "".join(
+    result = run("data", "make", "reversals", "-n", 5, "--seed", 7)
+    assert result.stdout == "".join(
         f"{source}\t{target}\n" for source, target in reversals(5, seed=7)
     )
 
@@ -186,7 +186,7 @@ def test_looking_at_data(run, files, task):
 
 def test_looking_at_a_column_by_its_number(run, tmp_path):
     (tmp_path / "p.tsv").write_text("1\tone\tun\n")
-    said = run(
+    result = run(
         "data",
         "look",
         "translate",
@@ -197,14 +197,14 @@ def test_looking_at_a_column_by_its_number(run, tmp_path):
         "data.target=3",
         "--json",
     )
-    assert json.loads(said.stdout)["first"].endswith("'one' -> 'un'")
+    assert json.loads(result.stdout)["first"].endswith("'one' -> 'un'")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["train", "trnslate", "x.tsv"], "there is no task 'trnslate'"),
-        (["train"], "which task?"),
+        (["train"], "no task is named"),
         (["train", "lm"], "there is nothing to train on"),
         (["train", "lm", "-", "--valid", "-"], "standard input can be read only once"),
         (["train", "--resume"], "--resume needs the directory of a run"),
@@ -214,13 +214,13 @@ def test_looking_at_a_column_by_its_number(run, tmp_path):
         (["data", "look", "transalte", "x"], "there is no task 'transalte'"),
     ],
 )
-def test_a_command_that_makes_no_sense_ends_with_2_and_leaves_nothing(
-    run, tmp_path, monkeypatch, words, said
+def test_a_wrong_command_exits_with_2_and_writes_nothing(
+    run, tmp_path, monkeypatch, words, message
 ):
     monkeypatch.chdir(tmp_path)
     refused = run(*words)
     assert refused.code == 2
-    assert said in refused.error[0]
+    assert message in refused.error[0]
     assert refused.stdout == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -228,18 +228,18 @@ def test_a_command_that_makes_no_sense_ends_with_2_and_leaves_nothing(
 @pytest.mark.parametrize(
     "words", [["foo"], ["predict"], ["train", "--bogus"], ["predict", "m", "--top-k", "many"]]
 )
-def test_a_command_that_does_not_parse_ends_with_2(run, words):
-    said = run(*words)
-    assert said.code == 2
-    assert "Error: " in said.stderr
+def test_a_command_that_cannot_be_parsed_exits_with_2(run, words):
+    result = run(*words)
+    assert result.code == 2
+    assert "Error: " in result.stderr
 
 
-def test_the_nearest_name_is_offered(run):
+def test_the_nearest_name_is_proposed(run):
     assert run("data", "make", "reversal").error[1] == "did you mean 'reversals'?"
     assert run("train", "transalte", "x").error[1] == "did you mean 'translate'?"
 
 
-def test_help_begins_with_what_one_does_first_and_cuts_no_sentence(run):
+def test_help_lists_the_first_commands_first_and_truncates_nothing(run):
     verbs = [run(*words, "--help").stdout.partition("Commands:\n")[2] for words in ([], ["data"])]
     assert [line.split()[0] for line in verbs[0].splitlines()][:4] == [
         "train",
@@ -250,7 +250,7 @@ def test_help_begins_with_what_one_does_first_and_cuts_no_sentence(run):
     assert "..." not in "".join(verbs)
 
 
-def test_synthetic_data_goes_into_a_file_that_its_task_reads(run, tmp_path):
+def test_synthetic_data_can_be_written_to_a_file(run, tmp_path):
     assert (
         run("data", "make", "parity", "-n", 50, "-o", tmp_path / "bits.tsv").stdout
         == f"{tmp_path / 'bits.tsv'}\n"
@@ -260,16 +260,16 @@ def test_synthetic_data_goes_into_a_file_that_its_task_reads(run, tmp_path):
     assert "shapes" in run("data", "make", "nothing").error[1]
 
 
-def test_a_ladder_without_its_file_is_refused_at_once(run, tmp_path, monkeypatch):
+def test_compare_refuses_a_missing_file_at_once(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = run("compare", "tag", "words.conll")
-    assert said.code == 1
-    assert said.error[0] == "words.conll: there is no such file"
+    result = run("compare", "tag", "words.conll")
+    assert result.code == 1
+    assert result.error[0] == "words.conll: there is no such file"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_ladder_of_which_nothing_came_fails(run, files, tmp_path):
-    said = run(
+def test_compare_fails_if_no_training_succeeds(run, files, tmp_path):
+    result = run(
         "compare",
         "tag",
         files["tag"],
@@ -280,23 +280,23 @@ def test_a_ladder_of_which_nothing_came_fails(run, files, tmp_path):
         "-o",
         tmp_path / "ladder",
     )
-    assert said.code == 1
-    assert "no model was trained to its end." in said.stdout
+    assert result.code == 1
+    assert "no model was trained to its end." in result.stdout
 
 
-def test_a_file_given_as_a_text_is_answered_as_a_text_and_that_is_said(run, models, files):
-    said = run("predict", models["classify"], files["classify"])
-    assert said.stdout in ("odd\n", "even\n")
+def test_a_file_name_given_as_text_gets_a_note(run, models, files):
+    result = run("predict", models["classify"], files["classify"])
+    assert result.stdout in ("odd\n", "even\n")
     assert (
-        said.stderr
-        == f"note: this answers the text '{files['classify']}'; for the lines of that file: --input\n"
+        result.stderr
+        == f"note: this is the answer to the text '{files['classify']}'; to read the lines of that file, use --input\n"
     )
     assert run("predict", models["classify"], "0 1 1").stderr == ""
 
 
-def test_a_model_that_is_no_better_than_its_baseline_is_told_apart(run, files, small, tmp_path):
-    said = run("train", "lm", files["lm"], "-o", tmp_path / "m", *small("lm"))
-    note = next(line for line in said.stdout.splitlines() if line.startswith("note: loss "))
+def test_a_model_worse_than_its_baseline_gets_a_note(run, files, small, tmp_path):
+    result = run("train", "lm", files["lm"], "-o", tmp_path / "m", *small("lm"))
+    note = next(line for line in result.stdout.splitlines() if line.startswith("note: loss "))
     assert re.search(
         r": more than twice that of '5-gram' \([\d.]+\); make more than \d+ steps, of smaller", note
     )
@@ -320,7 +320,7 @@ def test_a_translator_of_single_words_is_not_judged_by_bleu():
         ({"accuracy": None}, 0.5, "accuracy nan %: no number, unlike that of 'linear' (50.0 %)"),
     ],
 )
-def test_a_note_says_how_far_a_model_is_from_its_baseline(scores, baseline, words):
+def test_the_note_gives_the_distance_to_the_baseline(scores, baseline, words):
     (finding,) = compare_with_baseline(
         task_named("classify"), scores, {"linear": {"accuracy": baseline}}
     )
@@ -328,7 +328,7 @@ def test_a_note_says_how_far_a_model_is_from_its_baseline(scores, baseline, word
     assert not finding.well
 
 
-def test_a_note_names_what_helps():
+def test_the_note_gives_a_remedy():
     recipe = load_recipe("bilstm-classifier")
     few, many = (
         next(
