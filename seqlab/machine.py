@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from statistics import median
 from typing import Any
 
 from seqlab.errors import UsageError
@@ -115,7 +114,7 @@ class ThreadChoice:
         elif self._trial:
             self._speeds[self._trial.pop(0)].append(speed)
             if not self._trial:
-                self.count = max(self.counts, key=lambda count: median(self._speeds[count]))
+                self.count = max(self.counts, key=lambda count: _median(self._speeds[count]))
                 self._recent.clear()
                 self._best_speed = 0.0
         else:
@@ -126,7 +125,7 @@ class ThreadChoice:
         self._recent.append(speed)
         if len(self._recent) < RECENT_STEPS:
             return
-        now = median(self._recent)
+        now = _median(self._recent)
         self._best_speed = max(self._best_speed, now)
         if now * COLLAPSE_FACTOR < self._best_speed:
             self._start_trial()
@@ -243,3 +242,10 @@ def _listed(entry: Any, entries: list[Any]) -> Iterator[None]:
         yield
     finally:
         entries.remove(entry)
+
+
+def _median(values: Sequence[float]) -> float:
+    """The median; its module is imported here, so that a signal rarely arrives while the package is being imported."""
+    from statistics import median
+
+    return median(values)

@@ -13,6 +13,7 @@ from seqlab import lab, laws
 from seqlab.doctor import examine
 from seqlab.errors import RecipeError
 from seqlab.models.crf import CRF, as_chain
+from seqlab.models.summaries import SequenceSummary
 from seqlab.padded import Padded
 from seqlab.recipe import load_recipe, override
 from seqlab.serve.client import Client
@@ -260,6 +261,18 @@ class TestNgramVocabulary:
             min_count=2,
         )
         assert len(vocabulary) == 3
+
+
+def test_a_summary_has_values_at_even_distances():
+    rows = Padded(torch.arange(12.0).view(2, 6, 1), torch.tensor([6, 1]))
+    summary = SequenceSummary(1, points=3)
+    assert summary.names[-3:] == [f"feature 1, value {n} of 3" for n in (1, 2, 3)]
+    vectors = summary(rows)
+    assert vectors.shape == (2, len(summary.names))
+    assert vectors[:, -3:].tolist() == [[0.0, 2.5, 5.0], [6.0, 6.0, 6.0]]
+    assert (
+        summary.names[:-3] == SequenceSummary(1).names
+    )  # as bundles of earlier versions have them
 
 
 def test_spellings_of_words_and_their_neighbours():

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
+from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from seqlab.padded import Padded
 from seqlab.recipe import ImageConfig
@@ -33,7 +33,7 @@ class Summary(Protocol):
 
 
 class SequenceSummary:
-    """Statistics of each of `width` features over a row of any length."""
+    """Statistics of each of `width` features over a row of any length, and their values at `points` even distances."""
 
     parts = (
         *("mean", "log deviation", "lowest", "highest", "slope", "log mean step"),
@@ -42,23 +42,26 @@ class SequenceSummary:
         *(f"log energy {band + 1} of {BANDS}" for band in range(BANDS)),
     )
 
-    def __init__(self, width: int) -> None:
-        self.width = width
+    def __init__(self, width: int, points: int = 0) -> None:
+        self.width, self.points = width, points
 
     @property
     def names(self) -> list[str]:
+        points = (f"value {point + 1} of {self.points}" for point in range(self.points))
         return [
-            f"feature {place + 1}, {part}" for part in self.parts for place in range(self.width)
+            f"feature {place + 1}, {part}"
+            for part in (*self.parts, *points)
+            for place in range(self.width)
         ]
 
     def __call__(self, source: Padded) -> Float[Tensor, "B D"]:
         if not len(source):
-            return torch.zeros(0, len(self.parts) * self.width)
+            return torch.zeros(0, len(self.names))
         return torch.stack([self._of(row.float()) for row in source.rows()])
 
     def _of(self, row: Float[Tensor, "T F"]) -> Float[Tensor, " D"]:
         if not len(row):
-            return torch.zeros(len(self.parts) * self.width)
+            return torch.zeros(len(self.names))
         row = row.nan_to_num()
         mean = row.mean(0)
         time = torch.linspace(-1, 1, len(row))[:, None]
@@ -75,6 +78,9 @@ class SequenceSummary:
             else:
                 parts.append(0 * mean)
         parts += [_log(band) for band in _bands(centred)]
+        if self.points:
+            values = interpolate(row.T[None], self.points, mode="linear", align_corners=True)
+            parts += list(values[0].T)
         return torch.cat(parts)
 
 

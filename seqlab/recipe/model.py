@@ -159,6 +159,9 @@ class LinearConfig(Section):
 
     # weight of the data relative to the penalty |W|² / 2; by default the best of several on the held-out part
     strength: float | None = Field(None, gt=0)
+    points: int = Field(
+        0, ge=0, le=1000
+    )  # values of each feature of a sequence, evenly spread over its length
 
 
 class CRFConfig(Section):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from seqlab.codecs.labels import labels_of
 from seqlab.corpus.series import read_table
 from seqlab.data.example import Example
@@ -28,10 +30,12 @@ class ExampleFacts:
     labels: int
     # whether spaces separate the words of a source
     words: bool
+    # whether sources are frames of numbers rather than text
+    frames: bool = False
 
     @property
     def sentence(self) -> str:
-        unit = "words" if self.words else "characters"
+        unit = "frames" if self.frames else "words" if self.words else "characters"
         labels = f", {self.labels} labels" if self.labels else ""
         return f"{self.examples:,} examples of {self.length:.0f} {unit}{labels}"
 
@@ -46,7 +50,8 @@ def example_facts(examples: Iterator[Example], *, labelled: bool) -> ExampleFact
     words = separates_words(" ".join(texts[:200])) and several_words
     measure: Callable[[Any], int] = _num_words if words else len
     length = sum(measure(example.source) for example in sample) / max(1, len(sample))
-    return ExampleFacts(total, length, len(labels), words)
+    frames = any(isinstance(example.source, np.ndarray) for example in sample[:1])
+    return ExampleFacts(total, length, len(labels), words, frames)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,12 @@ def linear_classifier(recipe: Recipe, codec: Codec) -> nn.Module:
         return LinearText(len(source.vocabulary.words), len(source.vocabulary), num_labels)
     if recipe.image is not None:
         return LinearVector(PictureSummary(recipe.image), num_labels)
-    return LinearVector(SequenceSummary(len(cast(Measured, source.entry).mean)), num_labels)
+    return LinearVector(_sequence_summary(recipe, codec), num_labels)
+
+
+def _sequence_summary(recipe: Recipe, codec: Codec) -> SequenceSummary:
+    points = 0 if recipe.model.linear is None else recipe.model.linear.points
+    return SequenceSummary(len(cast(Measured, codec.source.entry).mean), points)
 
 
 def linear_or_gradient(recipe: Recipe, network: nn.Module, corpus: Corpus, world: World) -> Learner:
