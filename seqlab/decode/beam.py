@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqlab.decode.generate import Limits
-from seqlab.equations.decoding import beam_step, length_normalised
+from seqlab.equations.decoding import length_normalised
 from seqlab.errors import UsageError
-from seqlab.kernels.native import largest, log_total
+from seqlab.kernels.search import extend_beams, log_total
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
@@ -122,13 +122,13 @@ class _Search:
             limits,
         )
         self.results: list[list[Hypothesis]] = [[] for _ in range(len(prefix))]
-        self.sources = torch.arange(len(prefix))  # that are not done
+        self.sources = list(range(len(prefix)))  # that are not done
+        self.lengths: list[int] = prefix.lengths.tolist()
         if not len(prefix):
             return
         self.context, self.state = self.decoder.start(memory)
-        self.shared = self.position = (
-            int(prefix.lengths.min()) - 1
-        )  # the position of the token that is read next
+        # the position of the token that is read next
+        self.shared = self.position = min(self.lengths) - 1
         if self.shared:
             _, self.state = self.decoder.read(
                 prefix.values[:, : self.shared], self.context, self.state
@@ -144,38 +144,35 @@ class _Search:
         """One token further: extend, rank, put aside what ended, drop the sources that are done."""
         beams = self.token.shape
         logits, self.state = self.decoder.step(self.token.flatten(), self.context, self.state)
-        total = log_total(logits)
+        totals, never = None, self.limits.never
         self.position += 1
-        since = (
-            self.position - self.prefix.lengths[self.sources]
-        )  # new tokens so far; below 0, one is forced
+        # new tokens so far; below 0, one is forced
+        since = [self.position - self.lengths[source] for source in self.sources]
         forced = self.position < self.prefix.values.shape[1]
         if self.beam.min_length or self.beam.no_repeat or forced:
+            totals = log_total(logits)
             logits = self._restricted(
-                logits.unflatten(0, beams).clone(), total.unflatten(0, beams), since
-            )
-            logits = logits.flatten(0, 1)
-        best, best_tokens = largest(
-            logits, 2 * self.beam.width, () if forced else self.limits.never
+                logits.unflatten(0, beams).clone(), totals.unflatten(0, beams), torch.tensor(since)
+            ).flatten(0, 1)
+            never = () if forced else never
+        extended = extend_beams(
+            logits,
+            totals,
+            self.scores,
+            self.history,
+            self.log_p,
+            width=self.beam.width,
+            never=never,
+            end=self.limits.end,
+            may_end=torch.tensor([new >= 0 for new in since]),
         )
-        log_p = (best - total[:, None]).unflatten(0, beams)
-        scores, parents, places = beam_step(self.scores, log_p, 2 * self.beam.width)
-        where = parents * log_p.shape[-1] + places
-        tokens, chosen = (
-            best_tokens.view(beams[0], -1).gather(1, where),
-            log_p.flatten(1).gather(1, where).double(),
-        )
-        ends = (
-            torch.zeros_like(tokens, dtype=torch.bool)
-            if self.limits.end is None
-            else tokens == self.limits.end
-        )
-        candidates = Candidates(scores, parents, tokens, chosen, ends & (since >= 0)[:, None])
-        for b, place in (
-            (candidates.ends & (scores > -math.inf))[:, : self.beam.width].nonzero().tolist()
-        ):
-            self._add(b, int(parents[b, place]), scores[b, place], float(chosen[b, place]))
-        self._advance(candidates, since)
+        candidates = Candidates(*extended[:5])
+        scores, parents, _, chosen, ends = candidates
+        if ends.any():
+            for b, place in (ends & (scores > -math.inf))[:, : self.beam.width].nonzero().tolist():
+                self._add(b, int(parents[b, place]), scores[b, place], float(chosen[b, place]))
+        self.history, self.log_p = extended.history, extended.log_history
+        self._advance(extended.live_scores, extended.live_tokens, extended.live_rows, since)
         return candidates
 
     def _restricted(
@@ -206,46 +203,41 @@ class _Search:
     def _add(self, b: int, k: int, score: Tensor, *end: float) -> None:
         """A result, without its prefix; where it ended, with the log-probability of its end."""
         source = self.sources[b]
-        num_forced = int(self.prefix.lengths[source]) - self.shared - 1
+        num_forced = self.lengths[source] - self.shared - 1
         tokens, log_p = (
             tuple(part[b, k, num_forced:].tolist()) for part in (self.history, self.log_p)
         )
         normal = float(length_normalised(score, len(log_p) + len(end), self.beam.length_penalty))
         self.results[source].append(Hypothesis(tokens, (*log_p, *end), normal, bool(end)))
 
-    def _advance(self, candidates: Candidates, since: RowIds) -> None:
+    def _advance(
+        self, scores: BeamScores, tokens: BestIds, rows: BestIds, since: list[int]
+    ) -> None:
         """The K best that did not end go on; sources that are done go."""
-        rows, width = self.token.shape
-        live = candidates.live(self.beam.width)
-        scores, parents, tokens, chosen, ends = (part.gather(1, live) for part in candidates)
-        scores = scores.masked_fill(ends, -math.inf)
-        self.history = torch.cat([_follow(self.history, parents), tokens[..., None]], dim=2)
-        self.log_p = torch.cat([_follow(self.log_p, parents), chosen[..., None]], dim=2)
         going = self._going(scores, since)
-        places = parents + torch.arange(0, rows * width, width)[:, None]
-        if not going.all():
-            self._cut_off(~going, scores)
-            kept = going.nonzero()[:, 0]
-            places, tokens, scores, self.sources = reorder(
-                (places, tokens, scores, self.sources), kept
-            )
+        if not all(going):
+            self._cut_off(going, scores)
+            kept = torch.tensor([b for b, goes in enumerate(going) if goes], dtype=torch.long)
+            rows, tokens, scores = reorder((rows, tokens, scores), kept)
             self.history, self.log_p = reorder((self.history, self.log_p), kept)
             self.context = reorder(self.context, kept)
-        self.state = reorder(self.state, places.flatten())
+            self.sources = [self.sources[b] for b in kept.tolist()]
+        self.state = reorder(self.state, rows.flatten())
         self.token, self.scores = tokens, scores
 
-    def _going(self, scores: BeamScores, since: RowIds) -> Bool[Tensor, " B"]:
+    def _going(self, scores: BeamScores, since: list[int]) -> list[bool]:
         """A source goes on while it has room, a live hypothesis, and less than K results."""
-        few = torch.tensor([len(self.results[source]) < self.beam.width for source in self.sources])
-        return (since + 1 < self.limits.most) & (scores[:, 0] > -math.inf) & few
+        alive = (scores[:, 0] > -math.inf).tolist()
+        return [
+            new + 1 < self.limits.most and lives and len(self.results[source]) < self.beam.width
+            for source, new, lives in zip(self.sources, since, alive, strict=True)
+        ]
 
-    def _cut_off(self, done: Tensor, scores: BeamScores) -> None:
+    def _cut_off(self, going: list[bool], scores: BeamScores) -> None:
         """What is still unfinished at the limit: a result only where there are not enough that ended."""
-        for b in done.nonzero()[:, 0].tolist():
+        for b, goes in enumerate(going):
+            if goes:
+                continue
             for k in (scores[b] > -math.inf).nonzero()[:, 0].tolist():
                 if len(self.results[self.sources[b]]) < self.beam.width:
                     self._add(b, k, scores[b, k])
-
-
-def _follow(kept: Tensor, parents: Int[Tensor, "B K"]) -> Tensor:
-    return kept.gather(1, parents[..., None].expand(-1, -1, kept.shape[2]))

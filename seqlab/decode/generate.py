@@ -16,7 +16,7 @@ from seqlab.equations.decoding import (
     temper,
 )
 from seqlab.errors import UsageError
-from seqlab.kernels.native import largest, log_total, without
+from seqlab.kernels.search import likeliest, log_total, without
 from seqlab.models.interface import Decoder, Memory
 from seqlab.models.seq2seq import for_search, reorder
 from seqlab.padded import Padded
@@ -33,7 +33,7 @@ class Greedy:
     def __call__(
         self, logits: Logits, rows: RowIds, step: int | RowIds, never: tuple[int, ...] = ()
     ) -> RowIds:
-        return largest(logits, 1, never)[1][:, 0]
+        return likeliest(logits, never)[0]
 
 
 @dataclass(frozen=True)
@@ -155,22 +155,28 @@ def _steps(
         _, state = decoder.read(prefix.values[:, :shared], context, state)
     places = torch.arange(len(rows))  # of the rows that have not ended
     token = prefix.values[:, shared]
-    longest = int(prefix.lengths.max())
-    for position in range(shared + 1, longest + limits.most):
+    shortest, longest = shared + 1, int(prefix.lengths.max())
+    for position in range(shortest, longest + limits.most):
         logits, state = decoder.step(token, context, state)
-        since = position - prefix.lengths[places]  # new tokens of each row; below 0, one is forced
-        token = rule(logits, rows[places], since, limits.never)
-        log_p = logits.gather(-1, token[:, None])[:, 0] - log_total(logits)
-        free = since >= 0
-        ended = free & (since + 1 >= limits.most)
-        if limits.end is not None:
-            ended |= free & (token == limits.end)
-        yield places[free], token[free], log_p[free]
-        if position < longest:
+        if isinstance(rule, Greedy):
+            token, log_p = likeliest(logits, limits.never)
+        else:  # new tokens of each row; below 0, one is forced
+            since = position - prefix.lengths[places]
+            token = rule(logits, rows[places], since, limits.never)
+            log_p = logits.gather(-1, token[:, None])[:, 0] - log_total(logits)
+        ended = token == (-1 if limits.end is None else limits.end)
+        if position + 1 - shortest >= limits.most:
+            ended |= position + 1 - prefix.lengths[places] >= limits.most
+        if position >= longest:
+            yield places, token, log_p
+        else:
+            free = position >= prefix.lengths[places]
+            ended &= free
+            yield places[free], token[free], log_p[free]
             token = torch.where(free, token, prefix.values[places, position])
-        if ended.all():
-            return
         if ended.any():
+            if ended.all():
+                return
             live = torch.nonzero(~ended)[:, 0]
             places, token = reorder((places, token), live)
             context, state = reorder(context, live), reorder(state, live)

@@ -1,10 +1,6 @@
-"""The native kernels in use: C++ operators in `torch.ops.seqlab`, compiled for this processor, and never needed.
-
-What a search asks of logits is here too, by these kernels or by torch.
-"""
+"""The native kernels in use: C++ operators in `torch.ops.seqlab`, compiled for this processor, and never needed."""
 
 import json
-import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +11,6 @@ import torch
 
 from seqlab.errors import SeqlabError, warn
 from seqlab.kernels import library
-from seqlab.types import BestIds, BestScores, Logits, PerRow
 
 _off: ContextVar[bool] = ContextVar("off", default=False)
 
@@ -59,32 +54,6 @@ def loads() -> bool:
         warn(f"the native kernels do not load: {error}. {library.WITHOUT}")
         return False
     return True
-
-
-def log_total(logits: Logits) -> PerRow:
-    """log Σ_v e^logit_v: what is taken from a logit to make it a log-probability."""
-    if logits.dtype == torch.float32 and ready():
-        return torch.ops.seqlab.log_total(logits)
-    return logits.logsumexp(-1)
-
-
-def largest(logits: Logits, keep: int, never: tuple[int, ...] = ()) -> tuple[BestScores, BestIds]:
-    """The largest logits of each row, and whose they are, largest first; those of `never` count as -inf."""
-    keep = min(keep, logits.shape[-1])
-    if logits.dtype == torch.float32 and ready():
-        return torch.ops.seqlab.largest(logits, keep, never)
-    logits = without(logits, never)
-    if keep == 1:
-        best = logits.argmax(-1, keepdim=True)
-        return logits.gather(-1, best), best
-    return logits.topk(keep, dim=-1)
-
-
-def without(logits: Logits, never: tuple[int, ...]) -> Logits:
-    """The same logits, but -inf for those of `never`."""
-    return (
-        logits.index_fill(-1, torch.tensor(never, dtype=torch.long), -math.inf) if never else logits
-    )
 
 
 def describe() -> str:

@@ -14,7 +14,7 @@ from seqlab.layers.transformer import LayerNorm
 from seqlab.padded import Padded
 from seqlab.randomness import Dropout, training
 from seqlab.recipe import StackConfig, TransformerConfig
-from seqlab.types import PositionIds, Vectors
+from seqlab.types import FlatNumbers, PositionIds, Vectors
 
 Kind = Literal["sinusoidal", "learned", "rotary", "none"]
 
@@ -130,14 +130,23 @@ class Positions(nn.Module):
     def forward(self, x: Vectors, *, first: int = 0) -> Vectors:
         if self.kind in ("none", "rotary"):
             return x
+        table = self._vectors(first + x.shape[1])
+        return tap(f"{self.name}.positions", learned_positions(x, table.to(x.dtype), first=first))
+
+    def vector(self, place: int) -> FlatNumbers:
+        """What is added at this position; without numbers where nothing is."""
+        if self.kind in ("none", "rotary"):
+            return self.waves[:0].flatten()
+        return self._vectors(place + 1)[place]
+
+    def _vectors(self, needed: int) -> Float[Tensor, "P D"]:
         if self.table is not None:
-            if first + x.shape[1] > self.most:
-                raise ValueError(f"{first + x.shape[1]} positions where {self.most} were learned")
-            return tap(f"{self.name}.positions", learned_positions(x, self.table, first=first))
-        needed = first + x.shape[1]
+            if needed > self.most:
+                raise ValueError(f"{needed} positions where {self.most} were learned")
+            return self.table
         if len(self.waves) < needed:
-            self.waves = sinusoidal_positions(max(64, 2 * needed), self.size).to(x)
-        return tap(f"{self.name}.positions", x + self.waves[first:needed].to(x.dtype))
+            self.waves = sinusoidal_positions(max(64, 2 * needed), self.size).to(self.waves)
+        return self.waves
 
 
 class Entrance(nn.Module):

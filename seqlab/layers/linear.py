@@ -61,15 +61,15 @@ class Linear(nn.Linear):
     def __init__(self, size: int, outputs: int, bias: bool = True) -> None:
         super().__init__(size, outputs, bias)
         self.in_bytes = False
-        self._packed: dict[tuple[int, int], Matrix] = {}
+        self._packed: dict[tuple[int, int, bool], Matrix] = {}
 
     def forward(self, x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows N"]:
         if not self.in_bytes:
             return products.linear(x, self.weight, self.bias)
         return self.part(0, self.out_features)(x)
 
-    def part(self, first: int, last: int) -> Matrix:
-        """The product for some of the outputs."""
+    def part(self, first: int, last: int, *, coarse: bool = False) -> Matrix:
+        """The product for some of the outputs. In bytes, x is rounded to 16 bits, or to 8 where `coarse`."""
         weight, bias = self.weight[first:last], None if self.bias is None else self.bias[first:last]
         # the int8 product knows float32 and no gradient, and is native
         packs = (
@@ -80,10 +80,12 @@ class Linear(nn.Linear):
         )
         if not packs:
             return Matrix(weight, None, bias)
-        if (first, last) not in self._packed:
+        key = first, last, coarse
+        if key not in self._packed:
             q, scale = quantise(weight)
-            self._packed[first, last] = Matrix(torch.ops.seqlab.pack_int8(q), scale, bias)
-        return self._packed[first, last]
+            pack = torch.ops.seqlab.pack_int8_coarse if coarse else torch.ops.seqlab.pack_int8
+            self._packed[key] = Matrix(pack(q), scale, bias)
+        return self._packed[key]
 
 
 def is_rounded(weight: Shaped[Tensor, "..."]) -> bool:

@@ -230,6 +230,8 @@ class Stepping:
     def __init__(self, decoder: TransformerDecoder) -> None:
         self.decoder, self.settings, self.blocks = decoder, decoder.settings, decoder.each_block()
         self.weights = self._weights()
+        bridge, vectors = decoder.entrance.bridge, decoder.embedding.weight
+        self.vectors = vectors if bridge is None else bridge(vectors)
 
     def start(self, memory: Memory) -> tuple[State, State]:
         like, size = self.decoder.embedding.weight, self.settings.size
@@ -273,20 +275,24 @@ class Stepping:
     def step(self, token: RowIds, context: State, state: State) -> tuple[Logits, State]:
         rows, first = state[0].shape
         self._make_room(rows, first + 1)
-        table = torch.cat([state[0], torch.arange(rows)[:, None]], dim=1)
-        x = self.decoder.entrance(self.decoder.embedding(token[:, None]), first=first)
-        settings = self.settings
-        logits = torch.ops.seqlab.decoder_step(
-            x[:, 0].contiguous(),
+        settings, embedding = self.settings, self.decoder.embedding
+        if embedding._forward_pre_hooks:  # somebody wants to know whenever a token is read
+            embedding(token[:1])
+        logits, table = torch.ops.seqlab.decoder_step(
+            token.contiguous(),
+            self.vectors,
+            self.decoder.entrance.scale,
+            self.decoder.entrance.positions.vector(first),
             self.weights,
             self.cache,
-            table,
+            state[0],
             context[0],
             self.cross,
             self.lengths,
             self.waves[first] if settings.positions == "rotary" else self.waves[:0],
             settings.heads,
             settings.epsilon,
+            self.decoder.entrance.norm is not None,
             settings.norm == "pre",
             list(ACTIVATIONS).index(settings.activation),
             settings.window or 0,
@@ -314,9 +320,11 @@ class Stepping:
     def _weights(self) -> list[Tensor]:
         """Return all weights in the order of their use; a matrix is three tensors: weights, scales and bias."""
         none, size, weights = torch.empty(0), self.settings.size, list[Tensor]()
+        if self.decoder.entrance.norm is not None:
+            weights.extend((self.decoder.entrance.norm.gain, self.decoder.entrance.norm.bias))
 
         def matrix(layer: Linear, size: int) -> None:
-            one = layer.part(0, size)
+            one = layer.part(0, size, coarse=True)
             weights.extend(
                 (one.weight, none if one.scale is None else one.scale, cast(Tensor, one.bias))
             )

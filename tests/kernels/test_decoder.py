@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from seqlab.decode.beam import Beam, beam_search
-from seqlab.decode.generate import Greedy, Limits, generate
+from seqlab.decode.generate import Greedy, Limits, generate, score
+from seqlab.kernels import native
 from seqlab.layers.inputs import Embedding, Entrance, TokenInputs
 from seqlab.layers.linear import Head, Linear, round_to_bytes
 from seqlab.layers.tap import listening
@@ -99,20 +100,78 @@ def test_a_prompt_is_read_and_gone_on_from(kernels, option):
     torch.testing.assert_close(found, whole, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("in_bytes", [False, True])
-def test_searches_find_what_they_found_before(kernels, in_bytes):
+def searches(driven, given, prefix, limits):
+    """What greedy decoding and a beam find."""
+    rows = torch.arange(len(prefix))
+    greedy = generate(driven, given, prefix, Greedy(), limits, rows=rows)
+    return greedy, beam_search(driven, given, prefix, Beam(width=3), limits).best
+
+
+def test_searches_find_what_they_found_before(kernels):
     plain, given = decoder({"norm": "post"}, vocabulary=50), memory()
-    if in_bytes:
-        round_to_bytes(plain)
     prefix, limits = Padded.from_rows([[2], [2, 7], [2, 7, 8], [2]]), Limits(end=3, most=20)
     found = []
     for driven in (plain, OnlyADecoder(plain)):
-        said = generate(driven, given, prefix, Greedy(), limits, rows=torch.arange(4))
-        best = beam_search(driven, given, prefix, Beam(width=3), limits).best
+        greedy, best = searches(driven, given, prefix, limits)
         found.append(
-            [[row.tolist() for row in said.tokens.rows()], [[h.tokens for h in hs] for hs in best]]
+            [
+                [row.tolist() for row in greedy.tokens.rows()],
+                [[h.tokens for h in hs] for hs in best],
+            ]
         )
     assert found[0] == found[1]
+
+
+def test_a_beam_by_the_kernels_is_the_beam_by_torch(kernels):
+    """The bookkeeping of each step, over ends, forced prefixes and a vocabulary smaller than the candidates."""
+    plain, given = decoder({}, vocabulary=9), memory()
+    prefix, limits = Padded.from_rows([[2], [2, 7], [2, 7, 8], [2]]), Limits(3, 12, never=(0, 1))
+    for beam in (Beam(width=1), Beam(width=5), Beam(4, min_length=3), Beam(3, no_repeat=2)):
+        one = beam_search(OnlyADecoder(plain), given, prefix, beam, limits, record=True)
+        with native.without_kernels():
+            other = beam_search(OnlyADecoder(plain), given, prefix, beam, limits, record=True)
+        assert [[h.tokens for h in hs] for hs in one.best] == [
+            [h.tokens for h in hs] for hs in other.best
+        ]
+        for step, expected in zip(one.steps, other.steps, strict=True):
+            torch.testing.assert_close(step.scores, expected.scores)
+            kept = (
+                expected.scores > -torch.inf
+            )  # which of the impossible ones is named says nothing
+            for part, same in zip(step[1:], expected[1:], strict=True):
+                torch.testing.assert_close(part[kept], same[kept], rtol=1e-5, atol=1e-5)
+
+
+class TestBytes:
+    """Rows that meet int8 weights in a search are rounded to 8 bits: near the floats, and the same in every batch."""
+
+    def searched(self, rows=None):
+        plain, given = decoder({"norm": "post", "size": 64}, vocabulary=50), memory()
+        round_to_bytes(plain)
+        if rows is not None:
+            states = given.require_states()
+            given = Memory(len(rows), Padded(states.values[rows], states.lengths[rows]))
+        prefix = Padded.from_rows([[2]] * given.rows)
+        limits = Limits(end=3, most=20)
+        return plain, given, prefix, searches(plain, given, prefix, limits)
+
+    def test_scores_are_those_of_the_floats_up_to_the_rounding(self, kernels):
+        plain, given, prefix, (greedy, best) = self.searched()
+        tokens = [[2, *row.tolist()] for row in greedy.tokens.rows()]
+        rescored = score(plain, given, Padded.from_rows(tokens))
+        lengths = greedy.tokens.lengths
+        found = [
+            sum(row[:length]) for row, length in zip(greedy.log_probabilities, lengths, strict=True)
+        ]
+        assert ((torch.tensor(found) - rescored).abs() < 0.02 * lengths + 0.01).all()
+        assert [len(hypotheses) for hypotheses in best] == [3] * len(prefix)
+
+    def test_a_row_gets_bit_by_bit_what_it_gets_alone(self, kernels):
+        *_, (greedy, best) = self.searched()
+        for row in range(len(LENGTHS)):
+            *_, (alone, alone_best) = self.searched([row])
+            assert alone.log_probabilities[0] == greedy.log_probabilities[row]
+            assert alone_best[0] == best[row]
 
 
 class OnlyADecoder:

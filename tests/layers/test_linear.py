@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqlab import laws
-from seqlab.kernels.native import largest, log_total
+from seqlab.kernels.search import largest, log_total
 from seqlab.layers.inputs import Embedding, Entrance, TokenInputs
 from seqlab.layers.linear import Head, Linear, dequantise, quantise, round_to_bytes
 from seqlab.models.seq2seq import Seq2Seq
@@ -55,13 +55,33 @@ def test_the_int8_product_is_the_rounded_weights_product(kernels, rows, inputs, 
     ) * exact.square().mean().sqrt()
 
 
+@pytest.mark.parametrize("coarse", [False, True])
 @torch.inference_mode()
-def test_a_rows_answer_is_its_own_bit_by_bit(kernels):
+def test_a_rows_answer_is_its_own_bit_by_bit(kernels, coarse):
     torch.manual_seed(1)
-    layer, x = Linear(70, 40), torch.randn(13, 70)
+    layer, x = Linear(70, 40), torch.randn(33, 70)
     round_to_bytes(layer)
-    alone = torch.cat([layer(row[None]) for row in x])
-    assert torch.equal(layer(x), alone)
+    product = layer.part(0, 40, coarse=coarse)
+    alone = torch.cat([product(row[None]) for row in x])
+    assert torch.equal(product(x), alone)
+
+
+@pytest.mark.parametrize(
+    ("rows", "inputs", "outputs"),
+    [(1, 1, 1), (3, 31, 17), (7, 64, 16), (200, 33, 50), (2, 9000, 5)],
+)
+@torch.inference_mode()
+def test_the_coarse_product_is_that_of_rows_in_8_bits(kernels, rows, inputs, outputs):
+    torch.manual_seed(rows)
+    layer, x = Linear(inputs, outputs), torch.randn(rows, inputs)
+    round_to_bytes(layer)
+    step = x.abs().amax(1, keepdim=True) / 127
+    rounded = ((x / step).abs() + 0.5).floor() * x.sign() * step
+    expected = torch.nn.functional.linear(
+        rounded.double(), layer.weight.double(), layer.bias.double()
+    )
+    found = layer.part(0, outputs, coarse=True)(x)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_gradient_flows_through_the_floats(kernels):

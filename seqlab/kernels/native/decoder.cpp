@@ -1,4 +1,4 @@
-// One token further through a whole Transformer decoder: blocks, last norm, logits; and the best of the logits.
+// One token further through a whole Transformer decoder: embedding, positions, blocks, last norm, logits.
 //
 // Keys and values of earlier tokens lie where they were written and are never moved: `table` says of each row and each
 // position in whose row of the cache its keys and values stand, so that a beam in another order is another table.
@@ -15,35 +15,6 @@ namespace seqlab {
 namespace {
 
 constexpr int64_t AHEAD = 2;    // positions whose keys or values are on their way while one is at work
-constexpr int64_t BLOCK = 512;  // terms of a sum that are worked on together
-
-// e^x for x ≤ 0, many at a time: 2^n by the exponent's bits, the rest by a polynomial.
-Lanes exponential(Lanes x) {
-  x = x < -87.0f ? Lanes{} - 87.0f : x;
-  const Wholes n = __builtin_convertvector(x * 1.44269504f - 0.5f, Wholes);  // towards zero, and so to the nearest
-  const Lanes whole = __builtin_convertvector(n, Lanes);
-  const Lanes r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-  Lanes y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  y = y * r * r + r + 1.0f;
-  return y * reinterpret_cast<Lanes>((n + 127) << 23);
-}
-
-int64_t whole_lanes(int64_t size) { return (size + LANES - 1) / LANES * LANES; }
-
-// Σ e^(x - largest), with each term in the place of its x. `size` is a multiple of LANES: -∞ fills what is not there.
-float exponentials(float* x, int64_t size, float largest) {
-  Lanes total = {};
-  for (int64_t i = 0; i < size; i += LANES) {
-    const Lanes y = exponential(load(x + i) - largest);
-    store(x + i, y);
-    total += y;
-  }
-  return sum(total);
-}
 
 // E50 for each row.
 void layer_norm(const float* x, const at::Tensor& gain, const at::Tensor& bias, double epsilon, int64_t rows, float* y) {
@@ -146,23 +117,29 @@ struct AddNorm {
   }
 };
 
-// x: rows and features. Of each block `weights` holds norm, q k v, mix; where there is a source norm, q, mix; norm, widen,
+// token: one for each row; its vector is `scale` times a row of the embedding, plus the vector of this position if there
+// is one. `weights` holds the norm of these, if there is one (`entrance`), and of each block norm, q k v, mix; where there is a source norm, q, mix; norm, widen,
 // narrow; then the last norm if the norms come before; then the output's. A matrix is three: weight, scale, bias.
-// cache: depth, positions, rows, keys and values side by side; table: rows, positions up to this one.
+// cache: depth, positions, rows, keys and values side by side; past: rows, positions up to the one before. The table
+// up to this position is returned with the logits.
 // source: which rows of `cross` (depth, sources, positions, keys and values) the rows look at, so many rows for each.
-at::Tensor decoder_step(
-    const at::Tensor& input, const std::vector<at::Tensor>& all, const at::Tensor& cache, const at::Tensor& table,
-    const at::Tensor& source, const at::Tensor& cross, const at::Tensor& lengths, const at::Tensor& waves,
-    int64_t heads, double epsilon, bool before, int64_t activation, int64_t window) {
-  check_tensor("x", input, at::kFloat, {-1, -1});
-  const int64_t rows = input.size(0), size = input.size(1);
+std::tuple<at::Tensor, at::Tensor> decoder_step(
+    const at::Tensor& token, const at::Tensor& embedding, double scale, const at::Tensor& position,
+    const std::vector<at::Tensor>& all, const at::Tensor& cache, const at::Tensor& past, const at::Tensor& source,
+    const at::Tensor& cross, const at::Tensor& lengths, const at::Tensor& waves,
+    int64_t heads, double epsilon, bool entrance, bool before, int64_t activation, int64_t window) {
+  check_tensor("token", token, at::kLong, {-1});
+  check_tensor("embedding", embedding, at::kFloat, {-1, -1});
+  check_range("token", token, 0, embedding.size(0));
+  const int64_t rows = token.size(0), size = embedding.size(1);
+  if (position.numel()) check_tensor("position", position, at::kFloat, {size});
   TORCH_CHECK(heads > 0 && size > 0 && size % heads == 0, heads, " heads cannot share ", size, " features");
   TORCH_CHECK(epsilon >= 0 && 0 <= activation && activation < 3 && window >= 0, "an option is out of range");
   check_tensor("cache", cache, at::kFloat, {-1, -1, -1, 2 * size});
-  check_tensor("table", table, at::kLong, {rows, -1});
-  const int64_t head = size / heads, wide = 2 * size, depth = cache.size(0), places = cache.size(2), now = table.size(1) - 1;
-  TORCH_CHECK(0 <= now && now < cache.size(1) && rows <= places, "the cache has no room for this step");
-  check_range("table", table, 0, places);
+  check_tensor("past", past, at::kLong, {rows, -1});
+  const int64_t head = size / heads, wide = 2 * size, depth = cache.size(0), places = cache.size(2), now = past.size(1);
+  TORCH_CHECK(now < cache.size(1) && rows <= places, "the cache has no room for this step");
+  check_range("past", past, 0, places);
   const bool looks = cross.dim() == 4;
   if (looks) {
     check_tensor("cross", cross, at::kFloat, {depth, -1, -1, wide});
@@ -177,12 +154,22 @@ at::Tensor decoder_step(
     check_tensor("waves", waves, at::kFloat, {head});
   }
   const int64_t first = window > 0 ? std::max<int64_t>(0, now + 1 - window) : 0;
-  const int64_t* where = table.const_data_ptr<int64_t>();
+  const at::Tensor table = at::empty({rows, now + 1}, past.options());
+  int64_t* where = table.mutable_data_ptr<int64_t>();
+  for (int64_t r = 0; r < rows; ++r) {
+    std::copy_n(past.const_data_ptr<int64_t>() + r * now, now, where + r * (now + 1));
+    where[r * (now + 1) + now] = r;
+  }
   const float* angles = waves.numel() ? waves.const_data_ptr<float>() : nullptr;
   Weights weights{all};
   static thread_local std::vector<float> x, room, heard, mixed, three, inner, scores;  // kept from step to step
-  x.assign(input.const_data_ptr<float>(), input.const_data_ptr<float>() + rows * size);
-  for (auto* one : {&room, &heard, &mixed}) one->resize(rows * size);
+  for (auto* one : {&x, &room, &heard, &mixed}) one->resize(rows * size);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* from = embedding.const_data_ptr<float>() + token.const_data_ptr<int64_t>()[r] * size;
+    const float* place = position.numel() ? position.const_data_ptr<float>() : nullptr;
+    for (int64_t i = 0; i < size; ++i) x[r * size + i] = from[i] * static_cast<float>(scale) + (place ? place[i] : 0.0f);
+  }
+  if (entrance) AddNorm(weights, size, epsilon, true).enter(x.data(), rows, x.data());
   three.resize(rows * 3 * size);
   for (int64_t d = 0; d < depth; ++d) {
     float* kept = cache.mutable_data_ptr<float>() + d * cache.size(1) * places * wide;
@@ -224,57 +211,9 @@ at::Tensor decoder_step(
   if (before) features = AddNorm(weights, size, epsilon, before).enter(x.data(), rows, room.data());
   const Matrix output = weights.matrix(size);
   TORCH_CHECK(weights.next == all.size(), all.size() - weights.next, " weights too many");
-  at::Tensor logits = at::empty({rows, output.outputs}, input.options());
+  at::Tensor logits = at::empty({rows, output.outputs}, embedding.options());
   output.times(features, rows, logits.mutable_data_ptr<float>());
-  return logits;
-}
-
-// log Σ e^x of each row.
-at::Tensor log_total(const at::Tensor& logits) {
-  const at::Tensor all = logits.contiguous();
-  check_tensor("logits", all, at::kFloat, {-1, -1});
-  const int64_t rows = logits.size(0), size = logits.size(1);
-  TORCH_CHECK(size > 0, "a row must have a logit");
-  const at::Tensor totals = at::empty({rows}, logits.options());
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* row = all.const_data_ptr<float>() + r * size;
-    const float largest = largest_of(row, size);
-    float sum = std::isinf(largest) ? 1.0f : 0.0f;
-    for (int64_t i = 0; i < size && !std::isinf(largest); i += BLOCK) {
-      float terms[BLOCK];
-      const int64_t count = std::min(BLOCK, size - i), whole = whole_lanes(count);
-      std::copy_n(row + i, count, terms);
-      std::fill(terms + count, terms + whole, -std::numeric_limits<float>::infinity());
-      sum += exponentials(terms, whole, largest);
-    }
-    totals.mutable_data_ptr<float>()[r] = largest + std::log(sum);
-  }
-  return totals;
-}
-
-// The `keep` largest of each row and where they stand, largest first, of equals the first; those of `never` as -inf.
-std::tuple<at::Tensor, at::Tensor> largest(const at::Tensor& logits, int64_t keep, at::IntArrayRef never) {
-  const at::Tensor all = logits.contiguous();
-  check_tensor("logits", all, at::kFloat, {-1, -1});
-  const int64_t rows = logits.size(0), size = logits.size(1);
-  TORCH_CHECK(0 < keep && keep <= size, "the largest ", keep, " of ", size);
-  at::Tensor values = at::empty({rows, keep}, logits.options()), places = at::empty({rows, keep}, at::kLong);
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* row = all.const_data_ptr<float>() + r * size;
-    float* best = values.mutable_data_ptr<float>() + r * keep;
-    int64_t* where = places.mutable_data_ptr<int64_t>() + r * keep;
-    for (int64_t i = 0, filled = 0; i < size; ++i) {
-      while (filled == keep && i + LANES <= size && !any_above(row + i, best[keep - 1])) i += LANES;  // most are small
-      if (i == size) break;
-      const bool barred = std::find(never.begin(), never.end(), i) != never.end();
-      const float value = barred ? -std::numeric_limits<float>::infinity() : row[i];
-      if (filled == keep && !(value > best[keep - 1])) continue;
-      int64_t place = filled < keep ? filled++ : keep - 1;
-      for (; place > 0 && value > best[place - 1]; --place) best[place] = best[place - 1], where[place] = where[place - 1];
-      best[place] = value, where[place] = i;
-    }
-  }
-  return {values, places};
+  return {logits, table};
 }
 
 }  // namespace
@@ -282,9 +221,8 @@ std::tuple<at::Tensor, at::Tensor> largest(const at::Tensor& logits, int64_t kee
 
 TORCH_LIBRARY_FRAGMENT(seqlab, m) {
   m.def(
-      "decoder_step(Tensor x, Tensor[] weights, Tensor(a!) cache, Tensor table, Tensor source, Tensor cross, "
-      "Tensor lengths, Tensor waves, int heads, float epsilon, bool before, int activation, int window) -> Tensor",
+      "decoder_step(Tensor token, Tensor embedding, float scale, Tensor position, Tensor[] weights, Tensor(a!) cache, "
+      "Tensor past, Tensor source, Tensor cross, Tensor lengths, Tensor waves, int heads, float epsilon, bool entrance, "
+      "bool before, int activation, int window) -> (Tensor, Tensor)",
       seqlab::decoder_step);
-  m.def("log_total(Tensor logits) -> Tensor", seqlab::log_total);
-  m.def("largest(Tensor logits, int keep, int[] never) -> (Tensor, Tensor)", seqlab::largest);
 }

@@ -86,10 +86,39 @@ inline void add_scaled(float* y, float a, const float* x, int64_t size) {
   for (; i < size; ++i) y[i] += a * x[i];
 }
 
+// e^x for x ≤ 0, many at a time: 2^n by the exponent's bits, the rest by a polynomial.
+inline Lanes exponential(Lanes x) {
+  x = x < -87.0f ? Lanes{} - 87.0f : x;
+  const Wholes n = __builtin_convertvector(x * 1.44269504f - 0.5f, Wholes);  // towards zero, and so to the nearest
+  const Lanes whole = __builtin_convertvector(n, Lanes);
+  const Lanes r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  Lanes y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  return y * reinterpret_cast<Lanes>((n + 127) << 23);
+}
+
+inline int64_t whole_lanes(int64_t size) { return (size + LANES - 1) / LANES * LANES; }
+
+// Σ e^(x - largest), with each term in the place of its x. `size` is a multiple of LANES: -∞ fills what is not there.
+inline float exponentials(float* x, int64_t size, float largest) {
+  Lanes total = {};
+  for (int64_t i = 0; i < size; i += LANES) {
+    const Lanes y = exponential(load(x + i) - largest);
+    store(x + i, y);
+    total += y;
+  }
+  return sum(total);
+}
+
 // W and b of x Wᵀ + b: W as torch has it, (outputs, inputs), or as int8 in panels with a scale for each output.
 struct Matrix {
   at::Tensor weight, scale, bias;  // int8 where `scale` is defined; `bias` may be undefined
   int64_t inputs, outputs;
+  bool coarse = false;  // whether rows are rounded to 8 bits, and not to 16
 
   Matrix(const at::Tensor& weight, const at::Tensor& scale, const at::Tensor& bias, int64_t inputs);
   void times(const float* x, int64_t rows, float* out) const;
