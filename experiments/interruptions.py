@@ -169,7 +169,7 @@ def _left(home: Path, out: Path, code: int, phase: str, number: signal.Signals) 
         return "", f"left {hidden}" if hidden else "a traceback"
     if not (out / "run").exists():
         return "", "" if not out.exists() else f"left {[path.name for path in out.iterdir()]}"
-    if "go on with" not in stderr:
+    if "train --resume" not in stderr:
         return "", "no word on how to go on"
     last = out / "run" / "last.safetensors"
     step = read_checkpoint(last)[0].step if last.exists() else 0
