@@ -100,13 +100,21 @@ class Dropout(nn.Module):
         self.key = zlib.crc32(name.encode())
 
     def forward(self, x: Float[Tensor, "B *F"]) -> Float[Tensor, "B *F"]:
+        windows = self.windows(x, x.dtype)
+        if windows is None:
+            return x
+        pool, offsets = windows
+        return x * pool.as_strided((BLOCK, x[0].numel()), (1, 1))[offsets].view_as(x)
+
+    def windows(
+        self, x: Float[Tensor, "B *F"], dtype: torch.dtype
+    ) -> tuple[Float[Tensor, " P"], RowIds] | None:
+        """The pool of masks, and where in it the mask of each row begins; None where nothing is to be dropped."""
         keys = _noise.get()
         if keys is None or self.rate == 0 or x.numel() == 0:
-            return x
-        size = x[0].numel()
-        pool = _pool(self.rate, x.dtype, x.device, 1 + -(-size // BLOCK))
-        offsets = mix(keys.rows, keys.seed, keys.step, self.key) % BLOCK
-        return x * pool.as_strided((BLOCK, size), (1, 1))[offsets].view_as(x)
+            return None
+        pool = _pool(self.rate, dtype, x.device, 1 + -(-x[0].numel() // BLOCK))
+        return pool, mix(keys.rows, keys.seed, keys.step, self.key) % BLOCK
 
 
 @lru_cache(maxsize=8)

@@ -47,41 +47,48 @@ def current_way(example: Tensor, multiplications: int) -> Way:
 
 
 def linear(
-    x: Float[Tensor, "*rows K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"] | None
+    x: Float[Tensor, "*rows K"],
+    weight: Float[Tensor, "N K"],
+    bias: Float[Tensor, " N"] | None,
+    *,
+    as_factor: bool = False,
 ) -> Float[Tensor, "*rows N"]:
-    """x Wᵀ + b, and its gradients."""
-    way = current_way(x, x.numel() * len(weight))
+    """x Wᵀ + b, and its gradients. x may be a factor as the way takes it; so is the result, `as_factor`."""
+    way = current_way(weight, x.numel() * len(weight))
     if way == "torch":
-        return functional.linear(x, weight, bias)
-    return _Linear.apply(way, x, weight, bias)
+        return functional.linear(x.to(weight.dtype), weight, bias)
+    return _Linear.apply(way, as_factor, x, weight, bias)
 
 
 class _Linear(torch.autograd.Function):
     """y = x Wᵀ + b; dL/dx = g W, dL/dW = gᵀ x, dL/db = Σ g."""
 
     @staticmethod
-    def forward(ctx: Any, way: Way, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        rows, weight = rounded_rows(x.flatten(0, -2), way), rounded(weight, way)
-        ctx.save_for_backward(rows, weight)
-        ctx.way, ctx.shape = way, x.shape
-        y = affine(rows, weight, bias, way)[: x.shape[:-1].numel()]
-        return y.to(x.dtype).view(*x.shape[:-1], len(weight))
+    def forward(
+        ctx: Any, way: Way, as_factor: bool, x: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> Tensor:
+        rows, factor = rounded_rows(x.flatten(0, -2), way), rounded(weight, way)
+        ctx.save_for_backward(rows, factor)
+        ctx.way, ctx.shape, ctx.dtypes = way, x.shape, (x.dtype, weight.dtype)
+        y = affine(rows, factor, bias, way)[: x.shape[:-1].numel()]
+        y = y if as_factor else y.to(weight.dtype)
+        return y.view(*x.shape[:-1], len(weight))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        rows, weight = ctx.saved_tensors
-        _, needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        gradient = gradient.reshape(-1, len(weight))
-        g, dtype = rounded_rows(gradient, ctx.way), gradient.dtype
+        rows, factor = ctx.saved_tensors
+        _, _, needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+        gradient = gradient.reshape(-1, len(factor))
+        g, (dtype, wide) = rounded_rows(gradient, ctx.way), ctx.dtypes
         d_x, d_weight, d_bias = None, None, None
         if needs_x:
-            d_x = product(g, weight, ctx.way)[: len(gradient)].to(dtype).view(ctx.shape)
+            d_x = product(g, factor, ctx.way)[: len(gradient)].to(dtype).view(ctx.shape)
         if needs_weight:
-            d_weight = outer(g, rows, ctx.way).to(dtype)
+            d_weight = outer(g, rows, ctx.way).to(wide)
         if needs_bias:
-            d_bias = gradient.sum(0)
-        return None, d_x, d_weight, d_bias
+            d_bias = gradient.sum(0, dtype=wide)
+        return None, None, d_x, d_weight, d_bias
 
 
 def rounded(x: Tensor, way: Way) -> Tensor:
@@ -96,6 +103,8 @@ def rounded_rows(x: Float[Tensor, "M K"], way: Way) -> Float[Tensor, "P K"]:
     """
     if way != "bfloat16":
         return x
+    if len(x) % ROWS == 0:
+        return x.bfloat16()
     padded = x.new_empty(-(-len(x) // ROWS) * ROWS, x.shape[1], dtype=torch.bfloat16)
     padded[: len(x)] = x
     padded[len(x) :] = 0

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seqlab.kernels import products
+
 
 class _RNN(torch.autograd.Function):
     @staticmethod
@@ -22,7 +24,7 @@ class _RNN(torch.autograd.Function):
         gates = _driven(steps, U, states)
         torch.ops.seqlab.rnn(gates, states, W, b, relu)
         ctx.save_for_backward(steps, states, W, U)
-        ctx.room, ctx.relu = gates, relu
+        ctx.room, ctx.relu, ctx.way = gates, relu, _way(steps, W)
         return states[1:].transpose(0, 1)
 
     @staticmethod
@@ -31,7 +33,8 @@ class _RNN(torch.autograd.Function):
         steps, states, W, U = ctx.saved_tensors
         g, g_h = ctx.room, torch.zeros_like(states[0])
         torch.ops.seqlab.rnn_back(g, states, W, ctx.relu, _time_major(g_out), g_h)
-        return None, _g_x(g, U, ctx, 1), g_h, _sum(g, states[:-1]), _sum(g, steps), g.sum((0, 1))
+        g_W, g_U = _sum(g, states[:-1], ctx.way), _sum(g, steps, ctx.way)
+        return None, _g_x(g, U, ctx, 1), g_h, g_W, g_U, g.sum((0, 1))
 
 
 class _LSTM(torch.autograd.Function):
@@ -41,6 +44,7 @@ class _LSTM(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         steps, states, cells = _steps(x), _series(h, x), _series(c, x)
         ctx.gates = _LSTM.scan(steps, states, cells, W, U, b)
+        ctx.way = _way(steps, W)
         ctx.save_for_backward(steps, states, cells, W, U, b)
         return states[1:].transpose(0, 1), cells[-1].clone()
 
@@ -59,7 +63,8 @@ class _LSTM(torch.autograd.Function):
         (g,), ctx.gates = ctx.gates or _LSTM.scan(steps, states, cells, W, U, b), None
         g_h, g_c = torch.zeros_like(states[0]), g_last.clone(memory_format=torch.contiguous_format)
         torch.ops.seqlab.lstm_back(g, cells, W, _time_major(g_out), g_h, g_c)
-        return _g_x(g, U, ctx), g_h, g_c, _sum(g, states[:-1]), _sum(g, steps), g.sum((0, 1))
+        g_W, g_U = _sum(g, states[:-1], ctx.way), _sum(g, steps, ctx.way)
+        return _g_x(g, U, ctx), g_h, g_c, g_W, g_U, g.sum((0, 1))
 
 
 class _GRU(torch.autograd.Function):
@@ -71,6 +76,7 @@ class _GRU(torch.autograd.Function):
     ) -> Tensor:
         steps, states = _steps(x), _series(h, x)
         ctx.gates = _GRU.scan(steps, states, W, U, b, b_n)
+        ctx.way = _way(steps, W)
         ctx.save_for_backward(steps, states, W, U, b, b_n)
         return states[1:].transpose(0, 1)
 
@@ -94,12 +100,13 @@ class _GRU(torch.autograd.Function):
         g_h, size = torch.zeros_like(states[0]), 2 * states.shape[-1]
         if b_n is None:
             torch.ops.seqlab.gru_back(g, states, W, _time_major(g_out), g_h)
-            g_n, g_b_n = _sum(g[..., size:], inner), None
+            g_n, g_b_n = _sum(g[..., size:], inner, ctx.way), None
         else:
             torch.ops.seqlab.gru_torch_back(g, states, inner, W, _time_major(g_out), g_h)
-            g_n, g_b_n = _sum(inner, states[:-1]), inner.sum((0, 1))
-        g_W = torch.cat([_sum(g[..., :size], states[:-1]), g_n])
-        return _g_x(g, U, ctx), g_h, g_W, _sum(g, steps), g.sum((0, 1)), g_b_n
+            g_n, g_b_n = _sum(inner, states[:-1], ctx.way), inner.sum((0, 1))
+        g_W = torch.cat([_sum(g[..., :size], states[:-1], ctx.way), g_n])
+        g_U = _sum(g, steps, ctx.way)
+        return _g_x(g, U, ctx), g_h, g_W, g_U, g.sum((0, 1)), g_b_n
 
 
 # The twins of the steps in `equations.recurrent`, repeated. Each takes x [B T D], the state before the first step and
@@ -108,6 +115,11 @@ rnn = partial(_RNN.apply, False)
 relu_rnn = partial(_RNN.apply, True)
 lstm = _LSTM.apply
 gru = _GRU.apply
+
+
+def _way(steps: Tensor, W: Tensor) -> products.Way:
+    """How the gradient of W is multiplied."""
+    return products.current_way(W, len(steps) * W.numel())
 
 
 def _steps(x: Tensor) -> Tensor:
@@ -132,9 +144,11 @@ def _time_major(g: Tensor) -> Tensor:
     return g if g.stride(-1) == 1 else g.contiguous()
 
 
-def _sum(g: Tensor, met: Tensor) -> Tensor:
-    """E33, E34: Σ_t g_t m_tᵀ, over rows too, as one product."""
-    return g.flatten(0, 1).T @ met.flatten(0, -2)
+def _sum(g: Tensor, met: Tensor, way: products.Way) -> Tensor:
+    """E33, E34: Σ_t g_t m_tᵀ, over rows too, as one product, which is computed in the way of the layers' products."""
+    g, met = g.flatten(0, 1), met.flatten(0, -2)
+    factors = products.rounded(g, way), products.rounded(met, way)
+    return products.outer(*factors, way).to(g.dtype)
 
 
 def _g_x(g: Tensor, U: Tensor, ctx: Any, place: int = 0) -> Tensor | None:

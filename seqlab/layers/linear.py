@@ -11,11 +11,11 @@ from jaxtyping import Float, Float32, Int8, Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seqlab.equations.decoding import cross_entropy, smoothed_loss
-from seqlab.kernels import native, products
+from seqlab.equations.decoding import cross_entropy
+from seqlab.kernels import native, passes, products
 from seqlab.kernels.products import Way
 from seqlab.layers.tap import listened_to, tap
-from seqlab.types import Features, FlatIds, FlatLogits, FlatNumbers, FlatVectors, Scalar
+from seqlab.types import Features, FlatIds, FlatNumbers, FlatVectors, Scalar
 
 LARGEST = 127
 LOGITS = 2**22  # at a time: 16 MB
@@ -32,6 +32,12 @@ class Matrix(NamedTuple):
         if self.scale is None:
             return products.linear(x, self.weight, self.bias)
         return torch.ops.seqlab.int8_linear(x, self.weight, self.scale, self.bias)
+
+    def as_factor(self, x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows N"]:
+        """The same for what only another product reads: in the type of its factors."""
+        if self.scale is None:
+            return products.linear(x, self.weight, self.bias, as_factor=True)
+        return self(x)
 
 
 def quantise(weight: Float32[Tensor, "N *R"]) -> tuple[Int8[Tensor, "N *R"], Float32[Tensor, " N"]]:
@@ -67,6 +73,12 @@ class Linear(nn.Linear):
         if not self.in_bytes:
             return products.linear(x, self.weight, self.bias)
         return self.part(0, self.out_features)(x)
+
+    def as_factor(self, x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows N"]:
+        """The same for what only another product reads: in the type of its factors."""
+        if not self.in_bytes:
+            return products.linear(x, self.weight, self.bias, as_factor=True)
+        return self(x)
 
     def part(self, first: int, last: int, *, coarse: bool = False) -> Matrix:
         """The product for some of the outputs. In bytes, x is rounded to 16 bits, or to 8 where `coarse`."""
@@ -135,7 +147,7 @@ class _HeadCrossEntropy(torch.autograd.Function):
         ):
             x = products.rounded_rows(x, way)
             logits = products.affine(x, factor, bias, way)
-            losses, gradient = _loss_and_gradient(logits, label, smoothing)
+            losses, gradient = passes.loss_and_gradient(logits, label, smoothing)
             total += losses.sum()
             back.copy_(products.product(gradient, factor, way)[: len(label)])
             products.add_outer(d_weight, gradient, x, way)
@@ -155,32 +167,6 @@ def head_cross_entropy(
     """The summed loss of a head, in the way in which layers multiply."""
     way = products.current_way(features, features.numel() * len(weight))
     return _HeadCrossEntropy.apply(way, features, weight, bias, gold, smoothing)
-
-
-def _loss_and_gradient(
-    logits: Float[Tensor, "P V"], gold: FlatIds, smoothing: float
-) -> tuple[FlatNumbers, Float[Tensor, "P V"]]:
-    """The loss of each row, in float32 at least, and its gradient with respect to the logits, in their type.
-
-    Rows of logits that follow those with a label are pads, whose gradient meets features that are zero.
-    """
-    real = logits[: len(gold)]
-    wide = torch.promote_types(logits.dtype, torch.float32)  # eight bits are too few for a sum
-    log_p = real.log_softmax(-1, dtype=wide)
-    losses = smoothed_loss(log_p, gold, smoothing)
-    gradient = log_p.exp_()
-    _subtract_target(gradient, gold, smoothing)
-    if wide == logits.dtype:
-        return losses, gradient
-    real.copy_(gradient)
-    return losses, logits
-
-
-def _subtract_target(p: FlatLogits, gold: FlatIds, smoothing: float) -> None:
-    """dL/do = p - q in place, where q is the smoothed target: ε/V everywhere, and 1 - ε more at the gold."""
-    if smoothing:
-        p -= smoothing / p.shape[-1]
-    p[torch.arange(len(gold)), gold] -= 1 - smoothing
 
 
 class Head(nn.Module):

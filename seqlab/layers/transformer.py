@@ -12,6 +12,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from seqlab.equations.attention import attention_weights, causal, rotary, scaled_score, split_heads
 from seqlab.equations.attention import context as weighted_sum
 from seqlab.equations.transformer import EPSILON, batch_norm
+from seqlab.kernels import passes
 from seqlab.layers.linear import Linear
 from seqlab.layers.tap import listened_to, tap
 from seqlab.randomness import Dropout, training
@@ -100,16 +101,18 @@ class MultiHeadAttention(nn.Module):
 
     def project_all(self, x: Vectors) -> tuple[Tensor, ...]:
         """Queries, keys and values of the same positions in one product, as self-attention needs them."""
-        return self.split(self.query_key_value(tap(f"{self.name}.x", x)))
+        return self.split(self.query_key_value.as_factor(tap(f"{self.name}.x", x)))
 
     def keys_and_values(self, memory: Vectors) -> Float[Tensor, "B T 2*D"]:
         """Keys and values of a source, side by side: computed once, used at every step."""
         size = self.mix.in_features
-        return self.query_key_value.part(size, 3 * size)(tap(f"{self.name}.memory", memory))
+        return self.query_key_value.part(size, 3 * size).as_factor(
+            tap(f"{self.name}.memory", memory)
+        )
 
     def project_queries(self, x: Vectors) -> HeadQueries:
         size = self.mix.in_features
-        return self.split(self.query_key_value.part(0, size)(tap(f"{self.name}.x", x)))[0]
+        return self.split(self.query_key_value.part(0, size).as_factor(tap(f"{self.name}.x", x)))[0]
 
     def split(self, projected: Float[Tensor, "B T P"]) -> tuple[HeadQueries, ...]:
         """The heads of each of the vectors that stand side by side: queries, keys, values."""
@@ -128,9 +131,14 @@ class MultiHeadAttention(nn.Module):
     ) -> Vectors:
         """What each head gives, before it is mixed."""
         mask = None if visible is None else visible[:, None]
-        attend = self._observed if listened_to() else scaled_dot_product_attention
         k, v = heads
-        return attend(q, k, v, mask).transpose(1, 2).flatten(-2)
+        if listened_to():
+            attended = self._observed(q, k, v, mask)
+        elif q.dtype == torch.bfloat16:
+            attended = passes.attention(q, k, v, visible)
+        else:
+            attended = scaled_dot_product_attention(q, k, v, mask)
+        return attended.transpose(1, 2).flatten(-2)
 
     def _observed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """The same heads by the equation, so that the weights exist and can be seen or replaced."""
@@ -139,6 +147,12 @@ class MultiHeadAttention(nn.Module):
         visible = torch.ones(1, 1, 1, k.shape[2], dtype=torch.bool) if mask is None else mask
         weights = attention_weights(tap(f"{self.name}.score", scaled_score(q, k)), visible)
         return tap(f"{self.name}.heads", weighted_sum(tap(f"{self.name}.weights", weights), v))
+
+
+def _rotary(x: HeadQueries, first: int = 0) -> HeadQueries:
+    """By angles in float32: those of far positions need its bits."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return rotary(x.to(wide), first=first).to(x.dtype)
 
 
 class FeedForward(nn.Module):
@@ -155,12 +169,28 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout, name=f"{name}.inner")
 
     def forward(self, x: Vectors) -> Vectors:
-        inner = self.widen(tap(f"{self.name}.x", x))
+        x = tap(f"{self.name}.x", x)
+        windows = self._windows(x)
+        if windows is not None:
+            return self.narrow(passes.relu_dropout(self.widen.as_factor(x), windows))
+        inner = self.widen(x)
         in_place = (
             self.activation is torch.relu and not torch.is_grad_enabled()
         )  # new memory costs more than a ReLU
         inner = inner.relu_() if in_place else self.activation(inner)
         return self.narrow(self.dropout(tap(f"{self.name}.inner", inner)))
+
+    def _windows(self, x: Vectors) -> passes.Windows | None:
+        """The masks of the inner features, where one native pass can do ReLU and dropout."""
+        if self.activation is not torch.relu or listened_to() or not passes.can_pass(x):
+            return None
+        return _windows(self.dropout, x[..., :1].expand(*x.shape[:-1], self.widen.out_features))
+
+
+def _windows(dropout: Dropout, x: Vectors) -> passes.Windows | None:
+    """The masks of a dropout for the native kernels, or None where nothing is dropped."""
+    windows = dropout.windows(x, torch.float32)
+    return None if windows is None else passes.Windows(*windows, dropout.rate)
 
 
 class AddNorm(nn.Module):
@@ -181,7 +211,9 @@ class AddNorm(nn.Module):
 
     def leave(self, x: Vectors, y: Vectors, real: Mask | None = None) -> Vectors:
         """The sum of what went in and what came out."""
-        total = tap(f"{self.name}.sum", x + self.dropout(y))
+        windows = _windows(self.dropout, y) if passes.can_pass(x, y) else None
+        dropped = x + self.dropout(y) if windows is None else passes.add_dropout(x, y, windows)
+        total = tap(f"{self.name}.sum", dropped)
         return total if self.before else self.norm(total, real)
 
 
@@ -237,8 +269,9 @@ class TransformerBlock(nn.Module):
         """
         q, k, v = self.attention.project_all(self.first.enter(x))
         if self.rotary:
-            q, k = rotary(q, first=first), rotary(k, first=first)
-        k, v = torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
+            q, k = _rotary(q, first), _rotary(k, first)
+        if past[0].shape[2]:
+            k, v = torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
         mask = causal(q.shape[2], k.shape[2], window=self.window)[None] if q.shape[2] > 1 else None
         x = self.first.leave(x, self.attention(q, (k, v), mask))
         if self.cross is not None and self.third is not None and source:
@@ -254,7 +287,7 @@ class TransformerBlock(nn.Module):
     def _self_attention(self, projected: tuple[Tensor, ...], real: Mask) -> Vectors:
         q, k, v = projected
         if self.rotary:
-            q, k = rotary(q), rotary(k)
+            q, k = _rotary(q), _rotary(k)
         visible = real[:, None]
         if self.causal:
             visible = visible & causal(real.shape[1], real.shape[1], window=self.window)
