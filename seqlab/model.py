@@ -177,8 +177,8 @@ def load(path: str | Path, *, int8: bool = False, world: World = SINGLE_PROCESS)
     """Load a trained model from its directory, after checking that its files are complete and unchanged.
 
     `path` may also be the name of a model that comes with the package: `load("dates")`; a directory with this name
-    has priority. `int8` rounds its matrices to 8 bits, which is faster and nearly as good. If several processes are
-    `joined` in a world, each loads the model and calls it with all inputs; each process then answers a share of them.
+    has priority. `int8` rounds its matrices to 8 bits, which is faster and nearly as good. If several processes
+    form a `worker_group`, each loads the model and calls it with all inputs; each process then answers a share of them.
     """
     folder = find_bundle(path)
     bundle = load_bundle(folder)

@@ -255,7 +255,7 @@ SAME = "this model has no counterpart in "
             "huggingface",
             "transformer-tiny",
             (*stack("encoder"), *stack("decoder"), "model.tie=false"),
-            "one table",
+            "one embedding table",
         ),
         (
             "huggingface",

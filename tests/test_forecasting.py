@@ -244,7 +244,7 @@ def test_numbers_far_from_training_are_refused(trained, folder):
 
 
 def test_a_forecaster_gives_no_vectors_and_scores_no_text(trained):
-    with pytest.raises(UsageError, match="no vector for a text"):
+    with pytest.raises(UsageError, match="no vectors of texts"):
         trained["gaussian"].embed("abc")
     with pytest.raises(UsageError, match="writes no text to score"):
         trained["gaussian"].score(["abc"])

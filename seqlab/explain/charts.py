@@ -136,7 +136,7 @@ class HeatMap:
             shades = [self._shade(value, wide, colour) for value in row.tolist()]
             lines.append(" ".join([pad_to_width(name, margin, right=True), *shades]))
         if down * across > 1:
-            lines.append(f"one cell for {down} × {across} numbers: the largest absolute value")
+            lines.append(f"one cell: largest of {down} × {across} numbers")
         return "\n".join(lines)
 
     def _shade(self, value: float, wide: int, colour: bool) -> str:

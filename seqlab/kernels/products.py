@@ -57,10 +57,10 @@ def linear(
     way = current_way(weight, x.numel() * len(weight))
     if way == "torch":
         return functional.linear(x.to(weight.dtype), weight, bias)
-    return _Linear.apply(way, as_factor, x, weight, bias)
+    return _LinearProduct.apply(way, as_factor, x, weight, bias)
 
 
-class _Linear(torch.autograd.Function):
+class _LinearProduct(torch.autograd.Function):
     """y = x Wᵀ + b; dL/dx = g W, dL/dW = gᵀ x, dL/db = Σ g."""
 
     @staticmethod

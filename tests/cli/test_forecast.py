@@ -52,7 +52,7 @@ def test_scores_are_printed_with_three_baselines(run, models, files):
     [
         (["one.csv", "two.csv"], "reads one series, not 2"),
         (["--stream"], "writes no text"),
-        (["--embed", "x"], "no vector for a text"),
+        (["--embed", "x"], "no vectors of texts"),
     ],
 )
 def test_options_that_do_not_fit_a_forecaster(run, models, words, message):

@@ -40,7 +40,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(run, files, small, tmp_path):
     assert full.returncode == 1
     assert "Traceback" not in full.stderr
     assert ".safetensors: writing failed: File too large" in full.stderr
-    assert "go on with --resume" in full.stderr
+    assert "use --resume" in full.stderr
     assert last.read_bytes() == whole
     assert not list(out.rglob("*.part"))
     assert run("predict", out, "the", "--max-length", 3).code == 0

@@ -60,7 +60,7 @@ def test_models_that_cannot_be_served(run, models, tmp_path):
     result = run("serve", models["lm"], "--host", "no.such.host.invalid")
     assert result.code == 2
     assert result.error[0].startswith("cannot serve at no.such.host.invalid:8000:")
-    assert result.error[1] == "give another --host or --port."
+    assert result.error[1] == "choose another --host or --port."
 
 
 def test_a_port_in_use(run, start, models):
@@ -69,7 +69,7 @@ def test_a_port_in_use(run, start, models):
     result = run("serve", models["lm"], "--port", port)
     assert result.error == (
         f"cannot serve at 127.0.0.1:{port}: the port is in use",
-        "give another --host or --port.",
+        "choose another --host or --port.",
     )
 
 

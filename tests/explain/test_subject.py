@@ -59,7 +59,7 @@ def test_the_answers_are_those_of_predict(bundle_of):
 
 
 def test_an_empty_input_and_a_model_without_answers_are_refused(bundle_of):
-    with pytest.raises(UsageError, match="nothing in the input"):
+    with pytest.raises(UsageError, match="the input is empty"):
         subject(bundle_of("classify"), "")
     with pytest.raises(UsageError, match="no position 7"):
         subject(bundle_of("tag"), "the dog ran").place(7)

@@ -74,7 +74,7 @@ def test_a_large_matrix_keeps_the_largest_absolute_values():
     )
     assert len(lines) == 62
     assert [line for line in lines[1:-1] if "=" in line] == [" 60     =  "]
-    assert lines[-1] == "one cell for 2 × 1 numbers: the largest absolute value"
+    assert lines[-1] == "one cell: largest of 2 × 1 numbers"
 
 
 def test_a_line_rises_and_has_a_gap_at_a_missing_value():

@@ -40,7 +40,7 @@ from seqlab.training.loss import mean_loss
 from seqlab.training.weights import optimizer_tensors
 from seqlab.training.run import Run
 from seqlab.training.loss import part
-from seqlab.distributed import joined
+from seqlab.distributed import worker_group
 
 folder, steps, kind, dtype = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], getattr(torch, sys.argv[4])
 
