@@ -119,6 +119,7 @@ def train(
             return fit_run(folder, *reopen_run(folder, None, None, ()))
         are_paths = None not in (paths_of(data), paths_of(valid))
         in_files = nullcontext([names, names_of(valid)]) if are_paths else as_files(data, valid)
+        model_is_named = recipe is not None or any(s.startswith("model.") for s in settings)
         with locked(folder), in_files as (files, valid_files):
             reporter = report or SilentReporter()
             prepared = prepare_run(
@@ -130,10 +131,10 @@ def train(
                 valid_files,
                 overwrite=overwrite,
                 report=reporter,
+                chooses_recipe=not model_is_named and old is None,
             )
             world.wait()
             begun(folder)
-            model_is_named = recipe is not None or any(s.startswith("model.") for s in settings)
             if not model_is_named and old is None and world.size == 1:
                 start_time = time.perf_counter()
                 files, valid_files = (_reread(paths, folder) for paths in (files, valid_files))

@@ -23,7 +23,7 @@ from seqlab.held_out import HeldOut
 from seqlab.kernels.build import build_in_background
 from seqlab.machine import peak_memory
 from seqlab.model import RUN, STORES, Model
-from seqlab.recipe import Recipe, override, parse_recipe, to_toml, value_of
+from seqlab.recipe import Recipe, load_recipe, override, parse_recipe, to_toml, value_of
 from seqlab.tasks import build_model, check_recipe, codec_of, task_of
 from seqlab.tasks.hmm_fitting import probabilities_of
 from seqlab.tasks.settings import settle
@@ -67,10 +67,12 @@ def prepare_run(
     *,
     overwrite: bool,
     report: Reporter,
+    chooses_recipe: bool = False,
 ) -> tuple[Recipe, Corpus]:
     """Prepare the data of a new run and store it in `folder`.
 
     Everything is written to a temporary directory and moved when complete, so that bad input leaves nothing behind.
+    With `chooses_recipe`, the task may replace its default recipe by another one that suits the files.
     """
     _check_folder(folder, overwrite=overwrite)
     if [*files, *valid].count(STDIN) > 1:
@@ -94,6 +96,8 @@ def prepare_run(
         try:
             train_files = [spool(path, str(run)) for path in files]
             valid_files = [spool(path, str(run)) for path in valid]
+            if chooses_recipe:
+                recipe = _choose_recipe(recipe, settings, train_files, report)
             recipe = _choose_settings(recipe, train_files, report)
             task = task_of(recipe)
             kind = task.data_kind(recipe)
@@ -131,6 +135,18 @@ def _check_folder(folder: Path, *, overwrite: bool) -> None:
             f"{folder}: this directory already holds a run",
             hint="--resume continues it, --overwrite replaces it, --out trains into another. It was not changed.",
         )
+
+
+def _choose_recipe(
+    recipe: Recipe, settings: Sequence[str], files: list[str], report: Reporter
+) -> Recipe:
+    """The recipe that suits the files, with the user's settings, and a report where it is not the task's default."""
+    task = task_of(recipe)
+    name = task.recipe_for(task, recipe, files)
+    if name == recipe.name:
+        return recipe
+    report.say(f"the recipe for such a file: {name}")
+    return check_recipe(override(load_recipe(name), settings))
 
 
 def _choose_settings(recipe: Recipe, files: list[str], report: Reporter) -> Recipe:

@@ -64,6 +64,8 @@ class PairFacts:
     symbols: int
     # the mean number of words of a target
     target_words: float
+    # the mean number of characters of a target
+    target_characters: float
 
 
 def pair_facts(examples: Iterator[Example]) -> PairFacts:
@@ -80,6 +82,7 @@ def pair_facts(examples: Iterator[Example]) -> PairFacts:
         repeated=num_repeated / max(1, num_words),
         symbols=len(set(tokens)),
         target_words=len(tokens) / max(1, len(pairs)),
+        target_characters=sum(len(target) for _, target in pairs) / max(1, len(pairs)),
     )
 
 

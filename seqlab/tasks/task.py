@@ -255,6 +255,8 @@ class Task:
     choose: Callable[["Task", Recipe, Files], tuple[str, Mapping[str, Any]]] = (
         lambda task, recipe, files: ("", {})
     )
+    # the name of the recipe for the files where the user names none, given the task's default recipe
+    recipe_for: Callable[["Task", Recipe, Files], str] = lambda task, recipe, files: recipe.name
     # the recipe of the baseline that is trained with a network, or an empty string
     baseline: Callable[[Recipe], str] = lambda recipe: ""
     # the settings of `tasks._special_settings` that its recipes may use

@@ -34,7 +34,7 @@ from seqlab.tasks.examples import (
     vectors_or_text,
 )
 from seqlab.tasks.linear_fitting import sources, training_rows
-from seqlab.tasks.settings import choose_translate
+from seqlab.tasks.settings import choose_translate, recipe_for_pairs
 from seqlab.tasks.task import (
     ANSWER_VIEWS,
     Classical,
@@ -180,6 +180,7 @@ TRANSLATE = Task(
     build=build_translator,
     predict=_predict,
     choose=choose_translate,
+    recipe_for=recipe_for_pairs,
     evaluate=_evaluate,
     baseline=lambda recipe: "" if recipe.source.kind == "vectors" else "nearest-neighbour",
     subject=translation_subject,
