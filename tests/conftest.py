@@ -74,6 +74,7 @@ def kernels(built, monkeypatch):
 
     monkeypatch.setenv("SEQLAB_CACHE", str(built))
     monkeypatch.setenv("SEQLAB_NATIVE", "1")
+    native.loads.cache_clear()  # another test may have looked into another cache
     assert native.ready()
     return built
 

@@ -84,9 +84,9 @@ class Generated:
 
 def work() -> None:
     """The body of a process: build the case of the first line, then make a step for each line that follows."""
-    import seqlab
+    import seqlab  # noqa: F401  as every training does, before torch is loaded
 
-    assert seqlab.train  # as every training does, before torch is loaded
+    # isort: split
     import torch
 
     from seqlab.models.build import (

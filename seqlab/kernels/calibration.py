@@ -76,7 +76,7 @@ def choose(precision: Precision) -> Way:
             raise UsageError(
                 f"{FORCED}={forced}: there is no such way to multiply", hint=nearest(forced, WAYS)
             )
-        return forced  # type: ignore[return-value]
+        return forced
     if precision == "bfloat16":
         return "bfloat16"
     return speeds().fastest(EXACT if precision == "float32" else WAYS)
@@ -109,7 +109,7 @@ def measure() -> Speeds:
     operations = sum(6.0 * rows * inputs * outputs for rows, inputs, outputs in SHAPES)
     times = {way: [0.0] * len(SHAPES) for way in ways}
     for place, shape in enumerate(SHAPES):
-        steps = {way: _layer(way, *shape) for way in ways}
+        steps: dict[str, Callable[[], object]] = {way: _layer(way, *shape) for way in ways}
         for way, seconds in _seconds(steps).items():
             times[way][place] = seconds
     found |= {way: operations / sum(each) for way, each in times.items()}

@@ -16,6 +16,7 @@ from seqlab.kernels import native
 from seqlab.types import FlatIds, FlatNumbers
 
 Heads = Float[Tensor, "B H T d"]
+Memory = Float[Tensor, "B H S d"]
 Scores = Float[Tensor, "B H T S"]
 _TYPES = (torch.float32, torch.bfloat16)
 
@@ -36,7 +37,7 @@ def can_pass(*tensors: Tensor) -> bool:
 
 def loss_and_gradient(
     logits: Float[Tensor, "P V"], gold: FlatIds, smoothing: float
-) -> tuple[FlatNumbers, Float[Tensor, "P V"]]:
+) -> tuple[FlatNumbers, Float[Tensor, "_ V"]]:
     """E4 of each row, in float32 at least, and its gradient p - q with respect to the logits, in their type.
 
     q is the smoothed target: ε/V everywhere, and 1 - ε more at the gold. The gradient may take the place of the logits.
@@ -70,7 +71,7 @@ def add_dropout(
     return _AddDropout.apply(x, y, windows)
 
 
-def attention(q: Heads, k: Heads, v: Heads, visible: Bool[Tensor, "#B #T S"] | None) -> Heads:
+def attention(q: Heads, k: Memory, v: Memory, visible: Bool[Tensor, "#B #T S"] | None) -> Heads:
     """E46 of factors in bfloat16, whose products are faster than torch's fused attention; sums are in float32."""
     return _Attention.apply(q, k, v, visible)
 

@@ -66,8 +66,8 @@ def without(logits: Logits, never: tuple[int, ...]) -> Logits:
 
 
 def extend_beams(
-    logits: Logits,
-    totals: PerRow | None,
+    logits: Float[Tensor, "N V"],
+    totals: Float[Tensor, " N"] | None,
     scores: BestScores,
     history: Histories,
     log_history: LogHistories,

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -204,21 +204,25 @@ class GradientLearner(Learner):
         if self._way is not None:
             return self._way
         place, precision = self.progress, self.settings.precision
-        before = (place.products or [[0, "float32", "torch"]])[-1] if place.step else [0, "", ""]
+        before: list[Any] = [0, "", ""]
+        if place.step:
+            before = (place.products or [[0, "float32", "torch"]])[-1]
+        way: Way = "torch"
         if torch.get_default_device().type != "cpu":
-            self._way = "torch"
+            pass  # the device multiplies in a way of its own
         elif before[1] == precision and calibration.can(before[2], precision):
-            self._way = before[2]
+            way = before[2]
         else:
-            self._way = self.world.broadcast(calibration.choose(precision))
+            way = self.world.broadcast(calibration.choose(precision))
             if before[1] == precision:
                 warn(
                     f"until step {place.step} matrices were multiplied in the way '{before[2]}', which this machine "
-                    f"lacks or which is slow here: the run goes on with '{self._way}', and rounds differently"
+                    f"lacks or which is slow here: the run goes on with '{way}', and rounds differently"
                 )
-        if [precision, self._way] != before[1:] or not place.products:
-            place.products.append([place.step, precision, self._way])
-        return self._way
+        self._way = way
+        if [precision, way] != before[1:] or not place.products:
+            place.products.append([place.step, precision, way])
+        return way
 
     def _diverging_rows(self, batch: Batch) -> list[int]:
         """Return the rows whose own gradient is not finite; all rows if there are none."""

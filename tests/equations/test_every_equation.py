@@ -14,12 +14,13 @@ IDS = re.compile(r"^E\d+(?:, E\d+)*")
 
 # The module calls these equations, or calls equations that are built on them.
 USED = {
-    "seqlab.decode.beam": "E60 E61",
+    "seqlab.decode.beam": "E61",
     "seqlab.decode.generate": "E4 E57 E59",
     "seqlab.explain.gradients": "E36",
     "seqlab.explain.model_views": "E63",
     "seqlab.kernels.forward_backward": "E7 E8 E9",
     "seqlab.kernels.kalman": "E12 E13 E15",
+    "seqlab.kernels.search": "E60",
     "seqlab.layers.inputs": "E54 E55",
     "seqlab.layers.pooling": "E3 E22 E49",
     "seqlab.layers.recurrence": "E17 E24 E25",
