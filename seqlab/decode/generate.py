@@ -149,7 +149,8 @@ def _steps(
     if not len(rows):
         return
     shared = int(prefix.lengths.min()) - 1
-    decoder = for_search(decoder)
+    # a sample of a seed stays the same only as long as no probability moves, so there 8 bits are too few
+    decoder = for_search(decoder, coarse=isinstance(rule, Greedy))
     context, state = decoder.start(memory)
     if shared:
         _, state = decoder.read(prefix.values[:, :shared], context, state)

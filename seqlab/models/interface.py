@@ -128,8 +128,11 @@ class Decoder(Protocol):
 
 @runtime_checkable
 class Quick(Protocol):
-    def quick(self) -> Decoder:
-        """Return an equal but faster decoder for one search; it may overwrite a state that it steps from."""
+    def quick(self, *, coarse: bool) -> Decoder:
+        """Return a faster decoder for one search; it may overwrite a state that it steps from.
+
+        It is equal up to rounding: with `coarse`, an int8 model rounds the inputs of its matrices to 8 bits.
+        """
         ...
 
 

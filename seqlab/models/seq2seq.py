@@ -112,9 +112,9 @@ def _restart_some(carried: State, state: State) -> State:
     )
 
 
-def for_search(decoder: Decoder) -> Decoder:
-    """Return the fast version of a decoder, if it has one."""
-    return decoder.quick() if isinstance(decoder, Quick) else decoder
+def for_search(decoder: Decoder, *, coarse: bool = True) -> Decoder:
+    """Return the fast version of a decoder, if it has one; `coarse` lets an int8 model round its rows to 8 bits."""
+    return decoder.quick(coarse=coarse) if isinstance(decoder, Quick) else decoder
 
 
 def read_target(decoder: TrainableDecoder, target: Padded, context: State, state: State) -> Reading:

@@ -4,6 +4,7 @@ import math
 import mmap
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -28,6 +29,9 @@ from seqlab.types import Logits, Mask, PositionIds, PositionLogits, RowIds, Scal
 AtDepth = Callable[[int, Tensor], Tensor]  # runs the block of a depth
 
 ROOM = 64  # positions of the first cache; it doubles when full, and pages that are not written take no memory
+LONGEST = (
+    256  # positions of a source up to which the encoder's kernel is quicker than torch's attention
+)
 LARGE = 1 << 25  # bytes above which the C library asks the system for new pages each time
 
 
@@ -121,16 +125,51 @@ class TransformerEncoder(BlockStack):
             or training()
             or torch.is_grad_enabled()
             or listened_to()
-            or real.all()
+            or (real.all() and not self._is_native(source))
         ):
             x, penalty = self.run(x, lambda depth, x: blocks[depth % len(blocks)](x, real), real)
             return encoder_memory(source, x, penalty)
+        if self._is_native(source):
+            x[real] = self._native(x[real], source.lengths)
+            return encoder_memory(source, x)
         # without gradients and listeners, pads need not be computed
         packed, _ = self.run(
             x[real][None], lambda depth, x: blocks[depth].without_padding(x, real), real
         )
         x[real] = packed[0]
         return encoder_memory(source, x)
+
+    def _is_native(self, source: Padded) -> bool:
+        """Whether the native kernel runs this encoder: in int8, where a row then gets the same states in each batch."""
+        settings, (block, *_) = self.settings, self.each_block()
+        plain = settings.normalise == "layer" and settings.window is None and not settings.causal
+        short = source.values.shape[1] <= LONGEST
+        in_bytes = block.attention.query_key_value.in_bytes
+        return in_bytes and plain and short and self.ponder is None and native.ready()
+
+    def _native(self, x: Float[Tensor, "N D"], lengths: RowIds) -> Float[Tensor, "N D"]:
+        """The blocks and the last norm, for the real positions of all sources one below the other."""
+        settings, weights = self.settings, list[Tensor]()
+        for block in self.each_block():
+            weights += _norm(block.first.norm)
+            weights += _matrix(block.attention.query_key_value, 3 * settings.size)
+            weights += _matrix(block.attention.mix, settings.size)
+            weights += _feed_forward(block, settings)
+        if self.norm is not None:
+            weights += _norm(self.norm)
+        head = settings.size // settings.heads
+        turned = settings.positions == "rotary"
+        return torch.ops.seqlab.encoder(
+            x.contiguous(),
+            lengths,
+            weights,
+            sinusoidal_positions(int(lengths.max()) if turned else 0, head),
+            settings.layers,
+            settings.heads,
+            settings.epsilon,
+            settings.norm == "pre",
+            list(ACTIVATIONS).index(settings.activation),
+        )
 
 
 class TransformerDecoder(FeatureDecoder, BlockStack):
@@ -191,7 +230,7 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
         x, penalty = self.run(self.entrance(self.embedding(tokens), first=first), run_block, real)
         return Read(x, tuple(after), penalty)
 
-    def quick(self) -> Decoder:
+    def quick(self, *, coarse: bool = True) -> Decoder:
         """Return a decoder on the native kernel, if that is built and supports this one; else this decoder."""
         settings, dtype = self.settings, self.embedding.weight.dtype
         suits = (
@@ -200,7 +239,11 @@ class TransformerDecoder(FeatureDecoder, BlockStack):
             and dtype == torch.float32
             and self.head.project is None
         )
-        return Stepping(self) if suits and native.ready() and not listened_to() else self
+        return (
+            Stepping(self, coarse=coarse)
+            if suits and native.ready() and not listened_to()
+            else self
+        )
 
 
 def segment_numbers(source: Padded) -> PositionIds | None:
@@ -227,9 +270,9 @@ class Stepping:
     ending rows changes only small tables. Tests compare it with the decoder.
     """
 
-    def __init__(self, decoder: TransformerDecoder) -> None:
+    def __init__(self, decoder: TransformerDecoder, *, coarse: bool = True) -> None:
         self.decoder, self.settings, self.blocks = decoder, decoder.settings, decoder.each_block()
-        self.weights = self._weights()
+        self.weights = self._weights(coarse)
         bridge, vectors = decoder.entrance.bridge, decoder.embedding.weight
         self.vectors = vectors if bridge is None else bridge(vectors)
 
@@ -317,36 +360,43 @@ class Stepping:
         if self.settings.positions == "rotary":
             self.waves = sinusoidal_positions(most, self.settings.size // self.settings.heads)
 
-    def _weights(self) -> list[Tensor]:
-        """Return all weights in the order of their use; a matrix is three tensors: weights, scales and bias."""
-        none, size, weights = torch.empty(0), self.settings.size, list[Tensor]()
+    def _weights(self, coarse: bool) -> list[Tensor]:
+        """All weights in the order of their use; a matrix is three tensors: itself, its scales, its bias."""
+        settings, weights, matrix = self.settings, list[Tensor](), partial(_matrix, coarse=coarse)
         if self.decoder.entrance.norm is not None:
-            weights.extend((self.decoder.entrance.norm.gain, self.decoder.entrance.norm.bias))
-
-        def matrix(layer: Linear, size: int) -> None:
-            one = layer.part(0, size, coarse=True)
-            weights.extend(
-                (one.weight, none if one.scale is None else one.scale, cast(Tensor, one.bias))
-            )
-
-        def norm(one: Any) -> None:
-            weights.extend((one.gain, one.bias))
-
+            weights += _norm(self.decoder.entrance.norm)
         for block in self.blocks:
-            norm(block.first.norm)
-            matrix(block.attention.query_key_value, 3 * size)
-            matrix(block.attention.mix, size)
+            weights += _norm(block.first.norm)
+            weights += matrix(block.attention.query_key_value, 3 * settings.size)
+            weights += matrix(block.attention.mix, settings.size)
             if block.cross is not None:
-                norm(cast(AddNorm, block.third).norm)
-                matrix(block.cross.query_key_value, size)
-                matrix(block.cross.mix, size)
-            norm(block.second.norm)
-            matrix(block.feed_forward.widen, self.settings.inner)
-            matrix(block.feed_forward.narrow, size)
+                weights += _norm(cast(AddNorm, block.third).norm)
+                weights += matrix(block.cross.query_key_value, settings.size)
+                weights += matrix(block.cross.mix, settings.size)
+            weights += _feed_forward(block, settings, coarse=coarse)
         if self.decoder.norm is not None:
-            norm(self.decoder.norm)
-        matrix(self.decoder.head.output, len(self.decoder.embedding.weight))
-        return weights
+            weights += _norm(self.decoder.norm)
+        return weights + matrix(self.decoder.head.output, len(self.decoder.embedding.weight))
+
+
+def _norm(norm: Any) -> list[Tensor]:
+    return [norm.gain, norm.bias]
+
+
+def _matrix(layer: Linear, outputs: int, *, coarse: bool = False) -> list[Tensor]:
+    one = layer.part(0, outputs, coarse=coarse)
+    scale = torch.empty(0) if one.scale is None else one.scale
+    return [one.weight, scale, cast(Tensor, one.bias)]
+
+
+def _feed_forward(
+    block: TransformerBlock, settings: TransformerConfig, *, coarse: bool = False
+) -> list[Tensor]:
+    return [
+        *_norm(block.second.norm),
+        *_matrix(block.feed_forward.widen, settings.inner, coarse=coarse),
+        *_matrix(block.feed_forward.narrow, settings.size, coarse=coarse),
+    ]
 
 
 def empty_pages(*shape: int, like: Tensor) -> Tensor:

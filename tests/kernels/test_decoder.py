@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import seqlab
 from seqlab.decode.beam import Beam, beam_search
 from seqlab.decode.generate import Greedy, Limits, generate, score
 from seqlab.kernels import native
@@ -196,6 +197,18 @@ def test_without_kernels_the_search_takes_the_decoder_itself(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "decode", [{"method": "greedy"}, {"beam": 4}, {"method": "sample", "top_k": 20}], ids=str
+)
+def test_a_shipped_model_answers_as_it_does_without_kernels(kernels, decode):
+    model = seqlab.load("en-fr")
+    texts = ["Where is the train station?", "I have never seen it before.", ""]
+    found = model.predict(texts, seed=7, max_length=40, **decode)
+    with native.without_kernels():
+        expected = model.predict(texts, seed=7, max_length=40, **decode)
+    assert [answer.output for answer in found] == [answer.output for answer in expected]
+
+
+@pytest.mark.parametrize(
     "option", [*OPTIONS, {"normalise": "batch"}, {"causal": True, "window": 3}], ids=str
 )
 @pytest.mark.parametrize("lengths", [LENGTHS, [0, 0]], ids=str)
@@ -214,6 +227,30 @@ def test_an_encoder_that_skips_the_padding_says_what_the_other_says(option, leng
         packed.states.values, whole.states.values.detach(), atol=1e-5, rtol=1e-5
     )
     torch.testing.assert_close(packed.summary, whole.summary.detach(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [option for option in OPTIONS if "window" not in option] + [{"positions": "rotary"}],
+    ids=str,
+)
+@torch.inference_mode()
+def test_an_encoder_in_bytes_is_itself_by_torch_and_each_row_is_its_own(kernels, option):
+    torch.manual_seed(1)
+    settings = TransformerConfig(**({"size": 24, "layers": 2, "heads": 4} | option))
+    entrance = Entrance(settings.size, settings, most=ROOM + 10, dropout=0.0, name="encoder")
+    inputs = TokenInputs(Embedding(37, settings.size, name="encoder"))
+    encoder = TransformerEncoder(inputs, entrance, settings, dropout=0.0)
+    round_to_bytes(encoder)
+    texts = [torch.randint(37, (length,)).tolist() for length in LENGTHS]
+    source = Padded.from_rows(texts)
+    native_states = encoder(source).require_states()
+    with native.without_kernels():
+        states = encoder(source).require_states()
+    torch.testing.assert_close(native_states.values, states.values, atol=2e-3, rtol=2e-3)
+    for row, text in enumerate(texts):
+        alone = encoder(Padded.from_rows([text])).require_states().values[0]
+        assert torch.equal(alone, native_states.values[row, : len(text)])
 
 
 @torch.inference_mode()
