@@ -143,7 +143,12 @@ def add_outer(total: Tensor, g: Tensor, x: Tensor, way: Way) -> None:
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise(_dense(x), _dense(weight), bias, "none", [], "")
+
+
+def _dense(x: Tensor) -> Tensor:
+    """A matrix whose rows or columns follow each other: for others oneDNN has only a reference, which takes minutes."""
+    return x if x.is_contiguous() or x.mT.is_contiguous() else x.contiguous()
 
 
 def has_onednn() -> bool:

@@ -71,6 +71,17 @@ def test_only_what_needs_a_gradient_gets_one(way):
 
 
 @ways
+@pytest.mark.timeout(60)
+def test_a_slice_of_a_matrix_is_multiplied_as_quickly(way):
+    """oneDNN has only a slow reference for rows that do not follow each other."""
+    g, x = torch.randn(2048, 1536)[:, :1024], torch.randn(2048, 512)[:, :384]
+    factors = [products.rounded(part, way) for part in (g, x)]
+    exact = g.double().T @ x.double()
+    assert error(products.outer(*factors, way), exact) <= ERRORS[way]
+    assert error(products.product(factors[0].mT, factors[1], way), exact) <= ERRORS[way]
+
+
+@ways
 @pytest.mark.parametrize("shape", [(3, 16, 16), (2, 8, 24), (2, 24, 8)])
 def test_an_update_of_muon_is_almost_orthogonal_in_each_way(way, shape):
     torch.manual_seed(1)
