@@ -187,6 +187,7 @@ def look(browser, address):
 
 def settled(page):
     """Wait until the pane has drawn its result."""
+    page.evaluate("new Promise(done => setTimeout(done, 50))")  # what a click has started comes first
     page.wait_for_selector("#pane:not([busy]) .result > *")
     page.wait_for_load_state("networkidle")
 
@@ -603,7 +604,7 @@ def test_text_is_not_interpreted_as_html(look):
 def test_errors_of_the_server_are_shown(look):
     page = look("dates", DATE, "inside", look="saliency", position="99")
     assert page.inner_text(".empty.error p") == "There is no position 99 in the answer"
-    assert page.inner_text(".empty.error .hint").startswith("There are: 1 ")
+    assert page.inner_text(".empty.error .hint").startswith("Positions are: 1 ")
     page = look("no-such-model")
     assert "no model 'no-such-model'" in page.inner_text("#message")
 

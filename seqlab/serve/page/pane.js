@@ -100,7 +100,7 @@ export class Pane extends HTMLElement {
         })
       })))
     this.bar.hidden = !descriptions.length
-    descriptions.forEach((about, k) => this.bar.children[k].setValue(this.value(description.key)))
+    descriptions.forEach((description, k) => this.bar.children[k].setValue(this.value(description.key)))
   }
 
   /** Replace the result; the focus stays on the element with the same key. */
