@@ -75,6 +75,8 @@ def test_the_coarse_product_is_that_of_rows_in_8_bits(kernels, rows, inputs, out
     torch.manual_seed(rows)
     layer, x = Linear(inputs, outputs), torch.randn(rows, inputs)
     round_to_bytes(layer)
+    if layer.part(0, outputs, coarse=True).weight.shape[-1] == 2:
+        pytest.skip("this processor has no products of 8 bits, so they are taken in 16")
     step = x.abs().amax(1, keepdim=True) / 127
     rounded = ((x / step).abs() + 0.5).floor() * x.sign() * step
     expected = torch.nn.functional.linear(

@@ -52,6 +52,9 @@ at::Tensor pack_int8_coarse(const at::Tensor& q) {
   check_tensor("q", q, at::kChar, {-1, -1});
   const int64_t outputs = q.size(0), inputs = q.size(1), quads = quads_of(inputs);
   TORCH_CHECK(inputs <= 65536, inputs, " inputs are too many for sums in 32 bits");
+#ifndef __AVX512VNNI__
+  return pack_int8(q);  // without products of 8 bits they would only be slower, and coarser
+#endif
   const at::Tensor packed = at::zeros({panels_of(outputs), 1 + quads, PANEL, 4}, q.options());
   const int8_t* from = q.const_data_ptr<int8_t>();
   int8_t* to = packed.mutable_data_ptr<int8_t>();
@@ -200,31 +203,6 @@ void quad_sums(const int32_t* x, const int8_t* panel, int64_t quads, int32_t (*s
       for (int s = 1; s < S; ++s) all[0][q][r] = _mm512_add_epi32(all[0][q][r], all[s][q][r]);
       _mm512_storeu_si512(sums[q * R + r], all[0][q][r]);
     }
-#elif defined(__AVX2__)
-  static_assert(P == 1);
-  for (int r = 0; r < R; ++r) std::memcpy(sums[r], panel, sizeof sums[r]);
-  panel += 4 * PANEL;
-  for (int64_t half = 0; half < PANEL; half += 8) {
-    __m256i all[R][2];  // of four outputs each, two sums for an output side by side
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) all[r][0] = all[r][1] = _mm256_setzero_si256();
-    for (int64_t p = 0; p < quads; ++p) {
-      const auto* from = reinterpret_cast<const __m128i*>(panel + (p * PANEL + half) * 4);
-      const __m256i first = _mm256_cvtepi8_epi16(_mm_loadu_si128(from));
-      const __m256i second = _mm256_cvtepi8_epi16(_mm_loadu_si128(from + 1));
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const __m256i quad = _mm256_cvtepu8_epi16(_mm_set1_epi32(x[p * R + r]));
-        all[r][0] = _mm256_add_epi32(all[r][0], _mm256_madd_epi16(quad, first));
-        all[r][1] = _mm256_add_epi32(all[r][1], _mm256_madd_epi16(quad, second));
-      }
-    }
-    for (int r = 0; r < R; ++r) {
-      const __m256i both = _mm256_permute4x64_epi64(_mm256_hadd_epi32(all[r][0], all[r][1]), 0xd8);
-      auto* to = reinterpret_cast<__m256i*>(sums[r] + half);
-      _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to), both));
-    }
-  }
 #else
   for (int q = 0; q < P; ++q, panel += (1 + quads) * 4 * PANEL)
     for (int r = 0; r < R; ++r) {
