@@ -79,7 +79,8 @@ def build_in_background() -> None:
 def in_background() -> None:
     """The body of the background process, which has inherited the lock."""
     try:
-        _compile(cast(str, library.compiler()), at_once=1)
+        if not _is_usable():  # another process may have built it while this one started
+            _compile(cast(str, library.compiler()), at_once=1)
     except (SeqlabError, OSError) as error:
         library.failure().write_text(f"{error}\n", "utf-8")
 

@@ -21,7 +21,7 @@ Scores = Float[Tensor, "B H T S"]
 _TYPES = (torch.float32, torch.bfloat16)
 
 
-class Windows(NamedTuple):
+class MaskWindows(NamedTuple):
     """Masks of dropout: that of a row is the window of the pool that begins at its offset."""
 
     pool: Float[Tensor, " P"]  # 0 or 1 / (1 - rate)
@@ -59,13 +59,13 @@ def loss_and_gradient(
     return losses, logits
 
 
-def relu_dropout(x: Float[Tensor, "B *F"], windows: Windows) -> Float[Tensor, "B *F"]:
+def relu_dropout(x: Float[Tensor, "B *F"], windows: MaskWindows) -> Float[Tensor, "B *F"]:
     """max(x, 0) m, by the native kernels."""
     return _ReluDropout.apply(x, windows)
 
 
 def add_dropout(
-    x: Float[Tensor, "B *F"], y: Float[Tensor, "B *F"], windows: Windows
+    x: Float[Tensor, "B *F"], y: Float[Tensor, "B *F"], windows: MaskWindows
 ) -> Float[Tensor, "B *F"]:
     """x + y m, by the native kernels."""
     return _AddDropout.apply(x, y, windows)
@@ -78,7 +78,7 @@ def attention(q: Heads, k: Memory, v: Memory, visible: Bool[Tensor, "#B #T S"] |
 
 class _ReluDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, windows: Windows) -> Tensor:
+    def forward(ctx: Any, x: Tensor, windows: MaskWindows) -> Tensor:
         out = torch.ops.seqlab.dropout(x.contiguous(), windows.pool, windows.offsets, True)
         ctx.save_for_backward(out)
         ctx.keep = 1 - windows.rate
@@ -93,7 +93,7 @@ class _ReluDropout(torch.autograd.Function):
 
 class _AddDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, windows: Windows) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor, windows: MaskWindows) -> Tensor:
         ctx.windows, ctx.dtype = windows, y.dtype
         return torch.ops.seqlab.add_dropout(
             x.contiguous(), y.contiguous(), windows.pool, windows.offsets

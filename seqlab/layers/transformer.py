@@ -180,17 +180,17 @@ class FeedForward(nn.Module):
         inner = inner.relu_() if in_place else self.activation(inner)
         return self.narrow(self.dropout(tap(f"{self.name}.inner", inner)))
 
-    def _windows(self, x: Vectors) -> passes.Windows | None:
+    def _windows(self, x: Vectors) -> passes.MaskWindows | None:
         """The masks of the inner features, where one native pass can do ReLU and dropout."""
         if self.activation is not torch.relu or listened_to() or not passes.can_pass(x):
             return None
         return _windows(self.dropout, x[..., :1].expand(*x.shape[:-1], self.widen.out_features))
 
 
-def _windows(dropout: Dropout, x: Vectors) -> passes.Windows | None:
+def _windows(dropout: Dropout, x: Vectors) -> passes.MaskWindows | None:
     """The masks of a dropout for the native kernels, or None where nothing is dropped."""
     windows = dropout.windows(x, torch.float32)
-    return None if windows is None else passes.Windows(*windows, dropout.rate)
+    return None if windows is None else passes.MaskWindows(*windows, dropout.rate)
 
 
 class AddNorm(nn.Module):

@@ -86,6 +86,15 @@ def pair_facts(examples: Iterator[Example]) -> PairFacts:
     )
 
 
+# up to this many distinct target words are the symbols of a notation: phonemes have 70
+MAX_SYMBOLS = 1000
+
+
+def has_symbols(facts: ExampleFacts, pairs: PairFacts) -> bool:
+    """Whether single words become the symbols of a notation, with spaces between them."""
+    return not facts.words and pairs.target_words >= 2 and pairs.symbols <= MAX_SYMBOLS
+
+
 @dataclass(frozen=True)
 class SeriesFacts:
     """Facts about a table of series."""

@@ -10,11 +10,17 @@ from typing import Any
 from seqlab.data.proposal import holds_vectors
 from seqlab.recipe import NUMBERS, Recipe, is_named, override, value_of
 from seqlab.recipes import default_recipes
-from seqlab.tasks.facts import ExampleFacts, PairFacts, example_facts, pair_facts, series_facts
+from seqlab.tasks.facts import (
+    ExampleFacts,
+    PairFacts,
+    example_facts,
+    has_symbols,
+    pair_facts,
+    series_facts,
+)
 from seqlab.tasks.task import Task
 
-# the minimum number of held-out examples for a score
-HELD_OUT = 50
+HELD_OUT = 50  # the minimum number of held-out examples for a score
 # a number of steps between validations that leaves only the one at the end
 AT_THE_END = 10**6
 LENGTHS = ("train.steps", "train.epochs", "train.minutes")
@@ -137,32 +143,26 @@ def choose_tag(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, C
     }
 
 
-SOME_REPEATED = (
-    0.1  # of a target's words: shell commands from English repeat 0.31, French from English 0.03
-)
-FEW_SYMBOLS = (
-    1000  # distinct words of all targets, which are then symbols of a notation: phonemes have 70
-)
-
-
+# the smallest share of repeated source words for a pointer: 0.31 for shell commands from English, 0.03 for French
+REPEATED_FOR_POINTER = 0.1
 SPELLING = "spelling"  # the recipe for pairs whose sources are single words
-LONG_WORD = 20  # mean number of characters of a source: what is longer is no word, but a text without blanks
-LONG_ANSWER = 40  # mean number of tokens of a target: what is longer is no form of a word, but a text about it
+# longer sources, in characters, are texts without spaces; longer targets, in tokens, are texts about a word
+MAX_WORD_LENGTH, MAX_SPELLING_LENGTH = 20, 40
 
 
 def recipe_for_pairs(task: Task, recipe: Recipe, files: Sequence[str]) -> str:
-    """The recipe for pairs where none is named: single words are spelled, which a recurrent network learns sooner."""
+    """Return the recipe for pairs if the user names none: a recurrent network learns single words fastest."""
     if recipe.source.kind == "vectors":
         return recipe.name
     facts = example_facts(task.read(recipe, files), labelled=False)
     pairs = pair_facts(task.read(recipe, files))
-    length = pairs.target_words if _has_symbols(facts, pairs) else pairs.target_characters
-    is_spelling = not facts.words and facts.length <= LONG_WORD and length <= LONG_ANSWER
-    return SPELLING if is_spelling else recipe.name
+    length = pairs.target_words if has_symbols(facts, pairs) else pairs.target_characters
+    is_word = not facts.words and facts.length <= MAX_WORD_LENGTH
+    return SPELLING if is_word and length <= MAX_SPELLING_LENGTH else recipe.name
 
 
 def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
-    """Fewer pairs, fewer pieces and smaller batches: a run has some thousand steps whatever the size of the file."""
+    """Choose fewer pieces and smaller batches for fewer pairs, so that each run has some thousand steps."""
     facts = example_facts(task.read(recipe, files), labelled=False)
     if recipe.name == SPELLING:
         return facts.sentence, _choose_spelling(facts, pair_facts(task.read(recipe, files)))
@@ -184,12 +184,12 @@ def choose_translate(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[
 
 
 def _choose_spelling(facts: ExampleFacts, pairs: PairFacts) -> Choices:
-    """Words are short and a step is cheap: each is read more often than a sentence, in small batches."""
+    """Choose small batches and many epochs, because words are short and a step is cheap."""
     size = 256 if facts.examples >= 20_000 else 128
     return {
         "shared": False,
         "source.kind": "characters",
-        "target.kind": "words" if _has_symbols(facts, pairs) else "characters",
+        "target.kind": "words" if has_symbols(facts, pairs) else "characters",
         "data.validation": held_out_share(facts.examples),
         "model.embedding": 3 * size // 4,
         "model.encoder.size": size,
@@ -202,18 +202,18 @@ def _choose_spelling(facts: ExampleFacts, pairs: PairFacts) -> Choices:
 
 
 def _num_spellings(words: int) -> int:
-    """How often each word is read: 150 times of 50 to 200, 40 times of 5,000 to 48,000, 24 times of 133,000."""
+    """Return the number of epochs: 150 for 50 to 200 words, 40 for 5,000 to 48,000, 24 for 133,000."""
     few, many = (5_000 / words) ** 0.4, (48_000 / words) ** 0.5
     return round(_clip(40 * (max(1, few) if words < 5_000 else min(1, many)), 5, 150))
 
 
 def _num_passes(pairs: int) -> int:
-    """Twenty times over tens of thousands of pairs; of more, each is read fewer times: nine at 150,000."""
+    """Return the number of epochs: 20 up to 30,000 pairs, 9 for 150,000."""
     return round(_clip(20 * (30_000 / pairs) ** 0.5, 3, 20))
 
 
 def _choose_translator(*, copies: bool) -> Choices:
-    """The size of the network; with a pointer, a smaller one was measured, which makes more steps in the same time."""
+    """Choose the size of the network: with a pointer a smaller one, which makes more steps in the same time."""
     size, layers = (128, 2) if copies else (192, 3)
     sizes = {f"model.{side}.size": size for side in ("encoder", "decoder")}
     depths = {f"model.{side}.layers": layers for side in ("encoder", "decoder")}
@@ -221,23 +221,15 @@ def _choose_translator(*, copies: bool) -> Choices:
 
 
 def _choose_texts(facts: ExampleFacts, pairs: PairFacts) -> Choices:
-    """How source and target are read, and whether words of the source are copied.
-
-    A source of one word is spelled; its target is read in symbols if blanks separate them, as they do phonemes.
-    """
-    symbols = _has_symbols(facts, pairs)
+    """Choose the tokens of source and target, and whether source words are copied; single words are spelled."""
+    symbols = has_symbols(facts, pairs)
     kind = "bpe" if facts.words else "characters"
     return {
         "shared": not symbols,
         "source.kind": kind,
         "target.kind": "words" if symbols else kind,
-        "model.pointer": not symbols and pairs.repeated >= SOME_REPEATED,
+        "model.pointer": not symbols and pairs.repeated >= REPEATED_FOR_POINTER,
     }
-
-
-def _has_symbols(facts: ExampleFacts, pairs: PairFacts) -> bool:
-    """Whether words become symbols of a notation, with blanks between them."""
-    return not facts.words and pairs.target_words >= 2 and pairs.symbols <= FEW_SYMBOLS
 
 
 def _num_epochs(facts: ExampleFacts) -> int:
@@ -265,14 +257,11 @@ HORIZON_BY_SEASON = {1: 6, 4: 8, 7: 28, 12: 12, 24: 48, 52: 13}
 def choose_forecast(task: Task, recipe: Recipe, files: Sequence[str]) -> tuple[str, Choices]:
     """Choose horizon, look-back, held-out part, and the size and training of the network by the length of a series."""
     facts = series_facts(recipe, files)
-    held_out = (
-        int(facts.rows * recipe.data.validation)
-        if is_named(recipe, "data.validation")
-        else facts.rows // 5
-    )
-    horizon = max(
-        1, min(HORIZON_BY_SEASON.get(facts.season, 2 * facts.season), facts.rows // 5, held_out)
-    )
+    held_out = facts.rows // 5
+    if is_named(recipe, "data.validation"):
+        held_out = int(facts.rows * recipe.data.validation)
+    usual = HORIZON_BY_SEASON.get(facts.season, 2 * facts.season)
+    horizon = max(1, min(usual, facts.rows // 5, held_out))
     tiny, short = facts.rows < 400, facts.rows < 1000
     look_back = max(2, min(max(2 * facts.season, 2 * horizon, 0 if short else 96), facts.rows // 3))
     return facts.sentence, {

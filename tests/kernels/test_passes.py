@@ -6,7 +6,7 @@ import torch
 from seqlab.equations.attention import attention_weights, context, scaled_score
 from seqlab.equations.decoding import cross_entropy
 from seqlab.kernels import native, passes
-from seqlab.kernels.passes import Windows
+from seqlab.kernels.passes import MaskWindows
 from seqlab.layers.transformer import AddNorm, FeedForward, MultiHeadAttention
 from seqlab.randomness import noise
 from seqlab.recipe import TransformerConfig
@@ -141,7 +141,7 @@ class TestDropout:
         self.both(kernels, monkeypatch, act)
 
     def test_what_is_no_number_is_not_dropped_by_the_relu(self, kernels):
-        windows = Windows(torch.full((10,), 2.0), torch.tensor([0]), 0.5)
+        windows = MaskWindows(torch.full((10,), 2.0), torch.tensor([0]), 0.5)
         found = passes.relu_dropout(torch.tensor([[float("nan"), -1.0, 3.0]]), windows)
         assert found.isnan().tolist() == [[True, False, False]]
         assert found[0, 1:].tolist() == [0.0, 6.0]

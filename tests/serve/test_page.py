@@ -187,7 +187,9 @@ def look(browser, address):
 
 def settled(page):
     """Wait until the pane has drawn its result."""
-    page.evaluate("new Promise(done => setTimeout(done, 50))")  # what a click has started comes first
+    page.evaluate(
+        "new Promise(done => setTimeout(done, 50))"
+    )  # what a click has started comes first
     page.wait_for_selector("#pane:not([busy]) .result > *")
     page.wait_for_load_state("networkidle")
 
