@@ -100,6 +100,10 @@ RENEWED: list[tuple[str, str]] = [
         "the meaning of a stage is written in the words of the field: 'cell state', 'encoder states'",
     ),
     (
+        "views/usual/*/stages*/what",
+        "the meaning of a stage is written in the words of the field: 'cell state', 'encoder states'",
+    ),
+    (
         "views/gradients/*/sentences*",
         "a verdict says by what each step back multiplies the norm of the gradient",
     ),
